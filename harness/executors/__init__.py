@@ -1,0 +1,1 @@
+"""Executors start workers: the only rooms that know environments and containers."""

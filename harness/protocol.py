@@ -1,0 +1,294 @@
+"""What host and worker say to each other.
+
+The host writes one command per line to the worker's stdin, the worker one event per line to its stdout; each line is one
+JSON object whose `kind` names a class of this module. A conversation:
+
+    worker                                   host
+    Hello                             ->
+                                      <-     Import(job)
+    Imported                          ->
+                                      <-     Open            (one worker of a block at a time)
+    PhaseStarted*, Ready              ->
+                                      <-     Outputs         (all slots; judged on the host)
+    OutputsWritten                    ->
+                                      <-     WarmUp
+    WarmedUp                          ->
+                                      <-     Round*          (rounds of a block's workers interleave)
+    Samples                           ->
+                                      <-     Outputs         (again: caching and drift are caught)
+    OutputsWritten                    ->
+                                      <-     Memory
+    MemoryRead                        ->
+                                      <-     Close
+    Closed                            ->
+
+Exactly one last word per command: its answer, or `Failed`. `PhaseStarted` may come before it. Where the process dies without
+one, the host concludes from its exit. End of stdin ends the worker, so a killed host leaves none behind. Arrays travel as
+files in the launch folder, never in these lines. Standard library only: the worker imports this module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar, Union
+
+PROTOCOL_VERSION = 1
+"""Raised with every change that an older worker would misread; host and worker must agree exactly."""
+
+MAX_LINE_BYTES = 1 << 20
+"""Longest line either side accepts. Facts and tracebacks fit; arrays do not belong here."""
+
+
+class ProtocolError(Exception):
+    """A line that is no message of this protocol; the text says what was seen."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs to know of one launch. Paths are those the worker sees."""
+
+    runner: str  # "module:Class"
+    backend: str
+    task: str  # the Hub's name, as "feature-extraction"
+    operation: str  # "forward"
+    checkpoint: str  # folder, read-only
+    inputs: str  # folder with one <name>.npy per input, each of shape (slots, batch, ...)
+    folder: str  # launch folder: samples and outputs are written here
+    scratch: str  # private folder for caches and artefacts, empty at start
+    dtype: str
+    device: str
+    threads: int
+    batch_size: int
+    sequence_length: int
+    compile_cache: str = "cold"
+    options: Mapping[str, Any] = field(default_factory=dict)  # the backend's declared options
+
+
+@dataclass(frozen=True)
+class Import:
+    """Import the runner's module (and with it its framework), build the runner; nothing is loaded yet."""
+
+    kind: ClassVar[str] = "import"
+    job: Job
+
+
+@dataclass(frozen=True)
+class Open:
+    """Load, prepare, compile, first call: the cold start."""
+
+    kind: ClassVar[str] = "open"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Run every slot once, untimed, and write its outputs to `{folder}/outputs-{label}/slot-{i}.npz`."""
+
+    kind: ClassVar[str] = "outputs"
+    label: str  # "before" or "after"
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Call until the latency has settled (METHOD: three windows whose medians agree and no compilation), or time is up."""
+
+    kind: ClassVar[str] = "warm_up"
+    window_calls: int
+    window_ns: int
+    tolerance: float
+    limit_ns: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """A stretch of timed calls. `latency`: each call and wait timed. `throughput`: `call_count` calls, one wait, one time."""
+
+    kind: ClassVar[str] = "round"
+    index: int
+    mode: str  # "latency" or "throughput"
+    settle_calls: int  # unrecorded, at least
+    settle_ns: int  # and at least this long
+    calls: int  # recorded, at least
+    budget_ns: int  # and at least this long
+    limit_ns: int  # never longer; one call at least is always recorded
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A pass of its own, after timing: peaks are reset, `calls` calls run, peaks are read."""
+
+    kind: ClassVar[str] = "memory"
+    calls: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """Free everything; the worker answers and exits 0."""
+
+    kind: ClassVar[str] = "close"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """First line of a worker. The host refuses a protocol version that is not its own."""
+
+    kind: ClassVar[str] = "hello"
+    protocol_version: int
+    pid: int
+    python: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    kind: ClassVar[str] = "imported"
+    import_ns: int
+
+
+@dataclass(frozen=True)
+class PhaseStarted:
+    """Names what the worker is about to do, so that a death or a hang can be given its stage."""
+
+    kind: ClassVar[str] = "phase_started"
+    phase: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The cold start is over.
+
+    `stages` are (phase, stage, nanoseconds) in order, disjoint; `cold_start_ns` has two stamps of its own, so its difference
+    to the sum of the stages is the residual. `not_applicable` says for each phase without stages why.
+    """
+
+    kind: ClassVar[str] = "ready"
+    stages: list[tuple[str, str, int]]
+    not_applicable: dict[str, str]
+    cold_start_ns: int
+    clock_ns: int  # median cost of reading the clock once
+    items: dict[str, int]  # per call: samples, tokens, images
+    compilations: int
+    inputs_sha256: str  # of the bytes the worker loaded
+    facts: dict[str, Any]  # {"effective": {...}, "versions": {...}, "details": {...}}
+
+
+@dataclass(frozen=True)
+class OutputsWritten:
+    kind: ClassVar[str] = "outputs_written"
+    folder: str  # relative to the launch folder
+    slots: int
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    kind: ClassVar[str] = "warmed_up"
+    settled: bool
+    calls: int
+    elapsed_ns: int
+    discarded_ns: list[int]  # at most 10,000 samples, the first ones
+    compilations: int
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One round's answer. `file` (latency mode): npz of `total_ns`, `call_ns`, `slot`, `compilations`, all int64 of (calls,)."""
+
+    kind: ClassVar[str] = "samples"
+    index: int
+    mode: str
+    calls: int
+    settle_calls: int
+    elapsed_ns: int  # of the recorded calls; throughput mode: all calls and the one wait
+    compilations: int  # counter after the round
+    file: str | None
+
+
+@dataclass(frozen=True)
+class MemoryRead:
+    """Bytes by scoped name, null with a reason in `reasons` where it cannot be known."""
+
+    kind: ClassVar[str] = "memory_read"
+    bytes: dict[str, int | None]
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Closed:
+    kind: ClassVar[str] = "closed"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The last word of a command that could not be carried out. The worker exits after it."""
+
+    kind: ClassVar[str] = "failed"
+    reason: str  # "error", "unsupported" or "out_of_memory"
+    type: str  # the exception's class name
+    message: str
+    stage: str  # the phase it happened in
+    traceback: str
+
+
+Command = Union[Import, Open, Outputs, WarmUp, Round, Memory, Close]
+Event = Union[
+    Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed
+]
+Message = Union[Command, Event]
+
+COMMANDS: dict[str, type[Any]] = {c.kind: c for c in (Import, Open, Outputs, WarmUp, Round, Memory, Close)}
+EVENTS: dict[str, type[Any]] = {
+    c.kind: c
+    for c in (
+        Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed
+    )  # fmt: skip
+}
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included.
+
+    Raises ProtocolError where a value is no JSON or the line is longer than MAX_LINE_BYTES.
+    """
+    try:
+        text = json.dumps({"kind": message.kind, **dataclasses.asdict(message)}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"{message.kind}: {error}") from None
+    line = text.encode() + b"\n"
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError(f"{message.kind}: a line of {len(line)} bytes, the limit is {MAX_LINE_BYTES}")
+    return line
+
+
+def decode_command(line: bytes) -> Command:
+    """The command in a line. Raises ProtocolError."""
+    message = _decode(line, COMMANDS)
+    if isinstance(message, Import):
+        return Import(job=_build(Job, message.job))
+    return message  # type: ignore[no-any-return]
+
+
+def decode_event(line: bytes) -> Event:
+    """The event in a line. Raises ProtocolError."""
+    return _decode(line, EVENTS)  # type: ignore[no-any-return]
+
+
+def _decode(line: bytes, kinds: Mapping[str, type[Any]]) -> Any:
+    shown = line[:120]
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise ProtocolError(f"not a line of JSON: {shown!r}") from None
+    if not isinstance(value, dict) or value.get("kind") not in kinds:
+        raise ProtocolError(f"not a message of protocol {PROTOCOL_VERSION}: {shown!r}")
+    return _build(kinds[value.pop("kind")], value)
+
+
+T = TypeVar("T")
+
+
+def _build(kind: type[T], value: Any) -> T:
+    try:
+        return kind(**value)
+    except TypeError as error:
+        raise ProtocolError(f"{kind.__name__}: {error}") from None

@@ -1,0 +1,1 @@
+"""The process inside a container or environment. Nothing is imported here: a runner imports `harness.worker.api` alone."""

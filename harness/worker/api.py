@@ -1,0 +1,95 @@
+"""What a backend's runner implements, and what it may raise: the plugin boundary inside the container.
+
+A runner needs no base class; matching the `Runner` protocol is enough. It is constructed without arguments after its module
+was imported, so import the framework at module level: that time is `import`, not `load`. Depends on numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.protocol import Job
+
+__all__ = ["Arrays", "Facts", "Job", "Mark", "Operation", "Runner", "Stages", "Unsupported"]
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+"""Named arrays: one slot's inputs, or one call's outputs."""
+
+Stages = Sequence[tuple[str, int]]
+"""(stage, nanoseconds): disjoint, in order. A stage named `phase.detail` counts towards `phase`, any other name towards the
+phase that returned it. `compile` may run the first call: then it returns a stage `first_call` (after its own)."""
+
+Mark = Callable[[str], None]
+"""Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""
+
+
+class Unsupported(Exception):
+    """The cell cannot run on this backend, known only inside the container; the text is the reason shown to the user."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is really in effect, read back from the framework, never echoed from the request."""
+
+    effective: Mapping[str, Any]  # `device`, `dtype`, `threads`, `eval_mode`, `inference_mode`, every option in effect, every fact the Backend `expects`
+    versions: Mapping[str, str]  # distribution -> version
+    details: Mapping[str, Any] = field(default_factory=dict)  # build strings, providers, attention class, ...: stored, not compared
+
+
+@runtime_checkable
+class Operation(Protocol):
+    """One thing to time: forward; later prefill, decode, generate, application, train_step.
+
+    The timed call is the backend's public call with native inputs and outputs already in place: no copy to the host in it.
+    """
+
+    items: Mapping[str, int]  # per call: "samples", "tokens", "images"
+    calls_per_begin: int | None  # calls one begin() allows (decode: new tokens - 1); None: stateless, any number
+
+    def compile(self) -> Stages:
+        """Compile for the slots' shapes; empty where there is nothing to compile."""
+
+    def begin(self, slot: int) -> None:
+        """Untimed: choose the input, fresh cache and state. Where `calls_per_begin` is None it must be O(1)."""
+
+    def call(self, mark: Mark | None = None) -> None:
+        """One call on the input chosen; may return before the device is done."""
+
+    def wait(self) -> None:
+        """Return when the device is done with every call made."""
+
+    def outputs(self) -> Arrays:
+        """Host copies of the last call's outputs, untimed, float32 where the model's are floating; names as in Transformers."""
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """One backend around one model."""
+
+    not_applicable: Mapping[str, str]  # phase -> why it has no time of its own, as {"compile": "eager compiles nothing"}
+
+    def load(self, job: Job) -> Stages:
+        """Weights from `job.checkpoint` on the device. Set and later read back `job.threads`. Raises Unsupported."""
+
+    def prepare(self) -> Stages:
+        """Export, optimise, quantise: a shippable artefact in `job.scratch`; empty where there is none."""
+
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Operation:
+        """The operation on these inputs, moved to where the framework wants them. Raises Unsupported."""
+
+    def facts(self) -> Facts:
+        """Called after the first call."""
+
+    def compilations(self) -> int:
+        """How many times the framework has compiled or captured anything: monotone, cheap. 0 where it never does."""
+
+    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:
+        """The framework's own byte counters by scoped name, as `allocated_peak_bytes`; with `reset`, peaks start anew first."""
+
+    def close(self) -> None:
+        """Free model and device memory."""
