@@ -70,12 +70,28 @@ class Stack:
     lock: str  # "package:file", a pip requirements file of exact pins inside the plugin's import package
     packages: tuple[str, ...]  # import packages put beside the worker, as ("harness_pytorch",)
     system_packages: tuple[str, ...] = ()  # Debian names
-    checkpoint_maker: str | None = None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
+    checkpoint_maker: str | None = (
+        None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
+    )
 
 
-def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword
     """The default of `Backend.supports`: nothing is known to be unsupported."""
     return None
+
+
+_POSITIONS = ("max_position_embeddings", "n_positions")
+_POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet")
+"""Model types that count positions from the one after the padding token's: their tables have that many rows more."""
+
+
+def longest_sequence(model_config: Mapping[str, Any]) -> int | None:
+    """Tokens that a model has positions for, by its config.json: for `Backend.supports`. None: unknown, or no limit."""
+    rows = next((model_config[name] for name in _POSITIONS if isinstance(model_config.get(name), int)), None)
+    if rows is None or model_config.get("model_type") not in _POSITIONS_AFTER_PADDING:
+        return rows
+    padding = model_config.get("pad_token_id")
+    return rows - (1 if padding is None else padding) - 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +121,7 @@ class Record(BaseModel):
 class InputSpec(Record):
     """How a workload's inputs are made; their bytes follow from it and the checkpoint."""
 
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     slots: int = 8  # inputs of equal shape, rotated from call to call
     generator: int = 1  # raised when the same seed would give other bytes
 
@@ -133,6 +149,11 @@ class Cell(Record):
         return digest(self.model_dump(mode="json", exclude={"model"}))
 
     @property
+    def short_key(self) -> str:
+        """The key's first twelve digits: what people read in tables and file names."""
+        return self.key[:12]
+
+    @property
     def workload_key(self) -> str:
         """Equal for the cells of one group: backend, options and compile cache left out."""
         return digest(self.model_dump(mode="json", exclude={"model", "backend", "options", "compile_cache"}))
@@ -144,6 +165,21 @@ class Cell(Record):
         if self.compile_cache != "cold":
             shown.append(f"cache={self.compile_cache}")
         return f"{self.backend}[{','.join(shown)}]" if shown else self.backend
+
+
+WORKLOAD_AXES = (
+    "model",
+    "task",
+    "operation",
+    "batch_size",
+    "sequence_length",
+    "dtype",
+    "device",
+    "threads",
+    "compile_cache",
+    "input_seed",
+)
+"""What a matrix may vary beside backend and options, under the names users write: Cell's fields, `input_seed` for `inputs.seed`."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +205,9 @@ class Protocol(Record):
     blocks: int = Field(2, gt=0)  # launches per cell
     round_seconds: float = Field(1.0, gt=0)  # a round lasts this long ...
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
-    passes: int = Field(2, gt=0)  # each pass is a permutation of the launches and its mirror: two latency rounds a launch
+    passes: int = Field(
+        2, gt=0
+    )  # each pass is a permutation of the launches and its mirror: two latency rounds a launch
     throughput_rounds: int = Field(1, gt=0)
     settle_calls: int = Field(3, ge=1)
     settle_seconds: float = Field(0.05, ge=0)
@@ -219,7 +257,7 @@ class Hashes(Record):
 
     key: str
     protocol_hash: str
-    stack_hash: str
+    stack_hash: str | None  # null where the cell never needed its stack: unsupported, skipped
     host_hash: str
 
 

@@ -33,7 +33,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, Union
+from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args
 
 PROTOCOL_VERSION = 1
 """Raised with every change that an older worker would misread; host and worker must agree exactly."""
@@ -148,7 +148,10 @@ class Imported:
 
 @dataclass(frozen=True)
 class PhaseStarted:
-    """Names what the worker is about to do, so that a death or a hang can be given its stage."""
+    """Names what the worker is about to do, so that a death or a hang can be given its stage.
+
+    Said when the phase changes, so once for all rounds (`steady`): the host sleeps while calls are timed.
+    """
 
     kind: ClassVar[str] = "phase_started"
     phase: str
@@ -182,17 +185,23 @@ class OutputsWritten:
 
 @dataclass(frozen=True)
 class WarmedUp:
+    """`calls` and `elapsed_ns` are the warm-up itself: what came before the settled windows; all of it where not settled."""
+
     kind: ClassVar[str] = "warmed_up"
     settled: bool
     calls: int
     elapsed_ns: int
-    discarded_ns: list[int]  # at most 10,000 samples, the first ones
-    compilations: int
+    discarded_ns: list[int]  # every sample taken, the settled windows' too; at most 10,000, the first ones
+    compilations: int  # counter after all of them
 
 
 @dataclass(frozen=True)
 class Samples:
-    """One round's answer. `file` (latency mode): npz of `total_ns`, `call_ns`, `slot`, `compilations`, all int64 of (calls,)."""
+    """One round's answer.
+
+    `file` (latency mode): npz of `total_ns`, `call_ns`, `slot`, `compilations` (counter after the sample) and `compiled`
+    (how far it moved during the sample), all int64 of (calls,).
+    """
 
     kind: ClassVar[str] = "samples"
     index: int
@@ -231,18 +240,11 @@ class Failed:
 
 
 Command = Union[Import, Open, Outputs, WarmUp, Round, Memory, Close]
-Event = Union[
-    Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed
-]
+Event = Union[Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed]
 Message = Union[Command, Event]
 
-COMMANDS: dict[str, type[Any]] = {c.kind: c for c in (Import, Open, Outputs, WarmUp, Round, Memory, Close)}
-EVENTS: dict[str, type[Any]] = {
-    c.kind: c
-    for c in (
-        Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed
-    )  # fmt: skip
-}
+COMMANDS: dict[str, type[Any]] = {message.kind: message for message in get_args(Command)}
+EVENTS: dict[str, type[Any]] = {message.kind: message for message in get_args(Event)}
 
 
 def encode(message: Message) -> bytes:
@@ -270,18 +272,34 @@ def decode_command(line: bytes) -> Command:
 
 def decode_event(line: bytes) -> Event:
     """The event in a line. Raises ProtocolError."""
-    return _decode(line, EVENTS)  # type: ignore[no-any-return]
+    message = _decode(line, EVENTS)
+    if isinstance(message, Ready):
+        return dataclasses.replace(message, stages=_stages(message.stages))
+    return message  # type: ignore[no-any-return]
 
 
 def _decode(line: bytes, kinds: Mapping[str, type[Any]]) -> Any:
     shown = line[:120]
     try:
-        value = json.loads(line)
-    except ValueError:
+        value = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         raise ProtocolError(f"not a line of JSON: {shown!r}") from None
-    if not isinstance(value, dict) or value.get("kind") not in kinds:
+    kind = value.pop("kind", None) if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in kinds:
         raise ProtocolError(f"not a message of protocol {PROTOCOL_VERSION}: {shown!r}")
-    return _build(kinds[value.pop("kind")], value)
+    return _build(kinds[kind], value)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is Python's, not JSON's")
+
+
+def _stages(value: Any) -> list[tuple[str, str, int]]:
+    """JSON knows no tuples."""
+    try:
+        return [(phase, stage, elapsed_ns) for phase, stage, elapsed_ns in value]
+    except (TypeError, ValueError):
+        raise ProtocolError(f"Ready: stages are (phase, stage, nanoseconds) each, seen: {str(value)[:120]}") from None
 
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,3 +65,9 @@ class Executor(Protocol):
 
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         """End the launch now, children included. Idempotent."""
+
+
+def shell_command(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """One line to paste into any shell, in any folder: the command in its whole environment."""
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    return shlex.join(["env", "-i", *variables, *command])

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 
 from harness.protocol import Job
@@ -28,7 +27,7 @@ Mark = Callable[[str], None]
 """Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818 - a reason, not a mistake
     """The cell cannot run on this backend, known only inside the container; the text is the reason shown to the user."""
 
 
@@ -36,9 +35,12 @@ class Unsupported(Exception):
 class Facts:
     """What is really in effect, read back from the framework, never echoed from the request."""
 
-    effective: Mapping[str, Any]  # `device`, `dtype`, `threads`, `eval_mode`, `inference_mode`, every option in effect, every fact the Backend `expects`
-    versions: Mapping[str, str]  # distribution -> version
-    details: Mapping[str, Any] = field(default_factory=dict)  # build strings, providers, attention class, ...: stored, not compared
+    effective: Mapping[str, Any]
+    """`device`, `dtype`, `threads`, `eval_mode`, `inference_mode`, every option in effect, every fact the Backend `expects`."""
+    versions: Mapping[str, str]
+    """Distribution -> version."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Build strings, providers, attention class ...: stored, not compared."""
 
 
 @runtime_checkable
@@ -71,7 +73,9 @@ class Operation(Protocol):
 class Runner(Protocol):
     """One backend around one model."""
 
-    not_applicable: Mapping[str, str]  # phase -> why it has no time of its own, as {"compile": "eager compiles nothing"}
+    not_applicable: Mapping[
+        str, str
+    ]  # phase -> why it has no time of its own, as {"compile": "eager compiles nothing"}
 
     def load(self, job: Job) -> Stages:
         """Weights from `job.checkpoint` on the device. Set and later read back `job.threads`. Raises Unsupported."""

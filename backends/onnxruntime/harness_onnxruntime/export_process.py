@@ -1,0 +1,102 @@
+"""`python -I -m harness_onnxruntime.export_process`: checkpoint in, ONNX out. Started by `harness_onnxruntime.exporter`.
+
+Each line of stdin is {"step": NAME, "arguments": {...}}, each line of stdout its answer: what the step returned, or
+{"error": TEXT}. The first answer, {}, comes unasked once everything is imported. The end of stdin ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import onnx
+import torch
+from optimum.exporters.onnx import main_export
+from optimum.onnxruntime import AutoOptimizationConfig, ORTOptimizer
+
+MODEL = "model.onnx"
+FLOATS = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+
+
+def export(checkpoint: str, task: str, folder: str, threads: int) -> dict[str, Any]:
+    """Write the model for one task, in float32, without a cache. Parity is judged later, so optimum need not validate."""
+    torch.set_num_threads(threads)
+    main_export(
+        checkpoint,
+        folder,
+        task=task,
+        dtype="fp32",
+        library_name="transformers",
+        local_files_only=True,
+        do_validation=False,
+    )
+    return _described(Path(folder))
+
+
+def optimise(folder: str, level: str, into: str) -> dict[str, Any]:
+    """Write an optimised copy; levels are optimum's O1, O2 and O3."""
+    optimiser = ORTOptimizer.from_pretrained(folder)
+    optimiser.optimize(getattr(AutoOptimizationConfig, level)(), save_dir=into, file_suffix="")
+    return _described(Path(into))
+
+
+STEPS: Mapping[str, Callable[..., dict[str, Any]]] = {"export": export, "optimise": optimise}
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """The file, and what can be read from it; weights in a file of their own stay unread."""
+    model = onnx.load(str(folder / MODEL), load_external_data=False)
+    weights, nodes = model.graph.initializer, model.graph.node
+    return {
+        "path": str(folder / MODEL),
+        "dtype": "+".join(sorted({FLOATS[weight.data_type] for weight in weights if weight.data_type in FLOATS})),
+        "weights_bytes": sum(_bytes(weight) for weight in weights),
+        "training_nodes": sum(map(_in_training_mode, nodes)),
+        "opset": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "operators": dict(Counter(node.op_type for node in nodes).most_common()),
+    }
+
+
+def _bytes(weight: onnx.TensorProto) -> int:
+    count = 1
+    for size in weight.dims:
+        count *= size
+    return count * onnx.helper.tensor_dtype_to_np_dtype(weight.data_type).itemsize
+
+
+def _in_training_mode(node: onnx.NodeProto) -> bool:
+    """Dropout takes it as a third input, batch normalisation as an attribute."""
+    if node.op_type == "Dropout":
+        return len(node.input) > 2 and bool(node.input[2])
+    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+
+
+def _answers(commands: TextIO) -> Iterator[dict[str, Any]]:
+    yield {}
+    for line in commands:
+        command = json.loads(line)
+        try:
+            yield STEPS[command["step"]](**command["arguments"])
+        except Exception as error:
+            yield {"error": f"{type(error).__name__}: {error}\n{traceback.format_exc()}"}
+
+
+def _claim_stdout() -> TextIO:
+    """The real stdout; whatever else is printed from now on goes to stderr."""
+    mine = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return mine
+
+
+if __name__ == "__main__":
+    with _claim_stdout() as out:
+        for answer in _answers(sys.stdin):
+            out.write(json.dumps(answer) + "\n")
+            out.flush()
+    os._exit(0)  # tearing PyTorch down would take longer (0.9 s) than exporting a small model

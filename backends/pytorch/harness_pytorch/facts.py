@@ -1,0 +1,70 @@
+"""What is really in effect in PyTorch, read back from the framework and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+DISTRIBUTIONS = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
+
+SDPA_KERNEL = "scaled_dot_product"
+"""Part of the names of all operators behind scaled_dot_product_attention, one per kernel."""
+
+
+def versions() -> dict[str, str]:
+    """Of the distributions that can change a number. torch's own tells CPU builds from CUDA builds."""
+    return {name: version(name) for name in DISTRIBUTIONS}
+
+
+def device(model: PreTrainedModel) -> str:
+    """The kind of device that all parameters are on; several are joined by "+"."""
+    return "+".join(sorted({parameter.device.type for parameter in model.parameters()}))
+
+
+def dtype(model: PreTrainedModel) -> str:
+    """That of all parameters; several are joined by "+"."""
+    return "+".join(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}))
+
+
+def in_eval_mode(model: PreTrainedModel) -> bool:
+    """Whether every module is: one dropout in training mode is enough to spoil outputs."""
+    return not any(module.training for module in model.modules())
+
+
+def weights_bytes(model: PreTrainedModel) -> int:
+    """Bytes of all parameters; tied ones count once."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
+def attention_kernels(call: Callable[[], object]) -> list[str]:
+    """The operators behind scaled_dot_product_attention that one call runs; none where attention is written out.
+
+    The profiler without Kineto: it sees compiled graphs' kernels too, and leaves no thread or tracer behind.
+    """
+    with torch.autograd.profiler.profile(use_kineto=False) as profile:
+        call()
+    names = {event.name for event in profile.function_events if SDPA_KERNEL in event.name}
+    return sorted(name for name in names if name != "aten::scaled_dot_product_attention")  # the one that dispatches
+
+
+def model(model: PreTrainedModel) -> dict[str, Any]:
+    """Classes, for who wonders what was run."""
+    modules = {type(module).__name__ for module in model.modules()}
+    return {"model_class": type(model).__name__, "attention_classes": sorted(n for n in modules if "Attention" in n)}
+
+
+def build() -> dict[str, Any]:
+    """How this PyTorch was built and set up."""
+    return {
+        "torch_build": torch.__config__.show(),
+        "parallel_backend": torch.__config__.parallel_info().rpartition("ATen parallel backend:")[2].strip(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+        "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }

@@ -1,0 +1,222 @@
+"""Eager and SDPA: a Transformers model as PyTorch runs it, operator by operator. `compiling` builds on this module.
+
+Timed is one call of the model as users write it, `model(**inputs)` under `torch.inference_mode()`, which costs 1.5 µs of it.
+Inputs are tensors on the device, outputs stay there. `wait` synchronises a GPU; on CPU a call that returned is done.
+
+What a model computes besides what is compared is part of the call: BERT's pooler (27 µs of MiniLM's 25 ms at 1 x 128 tokens).
+No cache is filled: `use_cache` is off, as a forward pass has no use for one and the exported graphs of other backends have none.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy.typing as npt
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness_pytorch import facts
+
+Tensors = dict[str, torch.Tensor]
+
+CLASSES = {"feature-extraction": AutoModel, "text-generation": AutoModelForCausalLM}
+OUTPUTS = {"feature-extraction": ("last_hidden_state",), "text-generation": ("logits",)}
+"""By task. Other outputs are computed too, but not compared: not every backend has them."""
+
+UNCOMPARED = "pooler."
+"""Weights that no compared output depends on: checkpoints of masked language models lack them."""
+
+
+class TorchRunner:
+    """One model in PyTorch. What kind of attention it has is up to the subclass."""
+
+    attn_implementation: ClassVar[str]
+    not_applicable: Mapping[str, str] = {
+        "prepare": "PyTorch runs the checkpoint as it is",
+        "compile": "PyTorch runs operator by operator and compiles nothing",
+    }
+
+    def load(self, job: Job) -> Stages:
+        """Read the weights, then put them on the device."""
+        self._job = job
+        self._device = _device(job.device)
+        _set_threads(job.threads)
+        _set_precision(job.options.get("matmul_precision"))
+        started_ns = time.perf_counter_ns()
+        self._model = _read(job, self.attn_implementation)
+        read_ns = time.perf_counter_ns()
+        self._model.to(self._device)
+        _synchronise(self._device)
+        return [("read", read_ns - started_ns), ("to_device", time.perf_counter_ns() - read_ns)]
+
+    def prepare(self) -> Stages:
+        """Nothing."""
+        return ()
+
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Forward:
+        """The forward pass. Raises Unsupported for any other operation."""
+        if name != "forward":
+            raise Unsupported(f"operation {name}: the pytorch backends run forward")
+        self._operation = self._forward([self._tensors(slot) for slot in slots], OUTPUTS[self._job.task])
+        return self._operation
+
+    def facts(self) -> Facts:
+        """One more call is made, to see which attention kernel it ends up in."""
+        kernels = facts.attention_kernels(self._operation.call)
+        effective = {
+            "device": facts.device(self._model),
+            "dtype": facts.dtype(self._model),
+            "threads": torch.get_num_threads(),
+            "eval_mode": facts.in_eval_mode(self._model),
+            "inference_mode": self._operation.ran_in_inference_mode(),
+            "attn_implementation": self._model.config._attn_implementation,
+            "sdpa_called": bool(kernels),
+            "matmul_precision": torch.get_float32_matmul_precision(),
+        }
+        details = {**facts.build(), **facts.model(self._model), "attention_kernels": kernels}
+        return Facts(effective, facts.versions(), details)
+
+    def compilations(self) -> int:
+        """Eager PyTorch never compiles."""
+        return 0
+
+    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:
+        """The weights; on a GPU also the allocator's counters. PyTorch's CPU allocator counts nothing."""
+        counters: dict[str, int | None] = {"weights_bytes": facts.weights_bytes(self._model)}
+        if self._device.type != "cuda":
+            return counters
+        if reset:
+            torch.cuda.reset_peak_memory_stats(self._device)
+        return counters | {
+            "allocated_bytes": torch.cuda.memory_allocated(self._device),
+            "allocated_peak_bytes": torch.cuda.max_memory_allocated(self._device),
+            "reserved_peak_bytes": torch.cuda.max_memory_reserved(self._device),
+        }
+
+    def close(self) -> None:
+        """Free model, inputs and outputs. A runner that failed before it had them is closed as well."""
+        if hasattr(self, "_operation"):
+            self._operation.release()
+        self.__dict__.clear()
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str]) -> Forward:
+        return Forward(self._model, slots, outputs, self._device)
+
+    def _tensors(self, slot: Arrays) -> Tensors:
+        return {name: self._tensor(array) for name, array in slot.items()}
+
+    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
+        """A copy on the device; floating inputs in the model's dtype."""
+        tensor = torch.tensor(array, device=self._device)
+        return tensor.to(self._model.dtype) if tensor.is_floating_point() else tensor
+
+
+class EagerRunner(TorchRunner):
+    """Attention written out in matrix products and a softmax."""
+
+    attn_implementation = "eager"
+
+
+class SdpaRunner(TorchRunner):
+    """Attention by torch.nn.functional.scaled_dot_product_attention."""
+
+    attn_implementation = "sdpa"
+
+
+class Forward:
+    """One forward pass of a callable that takes named tensors."""
+
+    calls_per_begin = None
+
+    def __init__(
+        self, model: Callable[..., Any], slots: Sequence[Tensors], outputs: Sequence[str], device: torch.device
+    ) -> None:
+        self._model = model
+        self._slots = slots
+        self._outputs = outputs
+        self._device = device
+        self.items = _items(slots[0])
+
+    def compile(self) -> Stages:
+        """Nothing."""
+        return ()
+
+    def begin(self, slot: int) -> None:
+        """Choose the input."""
+        self._inputs = self._slots[slot]
+
+    def call(self, mark: Mark | None = None) -> None:  # noqa: ARG002 - a forward pass has no instants of its own
+        """The call that is timed."""
+        with torch.inference_mode():
+            self._last = self._model(**self._inputs)
+
+    def wait(self) -> None:
+        """Until the device is done."""
+        _synchronise(self._device)
+
+    def outputs(self) -> Arrays:
+        """What of the last call is compared, float32 copies on the host."""
+        return {name: self._last[name].to("cpu", torch.float32, copy=True).numpy() for name in self._outputs}
+
+    def ran_in_inference_mode(self) -> bool:
+        """Told by the outputs of the last call: tensors made in inference mode know it for ever."""
+        return all(self._last[name].is_inference() for name in self._outputs)
+
+    def release(self) -> None:
+        """Let go of model, inputs and outputs."""
+        self.__dict__.clear()
+
+
+def _device(kind: str) -> torch.device:
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise Unsupported(f"device cuda: this PyTorch ({torch.__version__}) finds no CUDA device here")
+    return torch.device(kind)
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _set_threads(threads: int) -> None:
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:  # may be set once per process
+        torch.set_num_interop_threads(1)
+
+
+def _set_precision(precision: str | None) -> None:
+    """float32 means float32, unless asked otherwise: cuDNN's own default would be TF32."""
+    if precision is not None:
+        torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+
+
+def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
+    """The model in evaluation mode. Raises Unsupported where the checkpoint lacks weights that the task needs."""
+    model, info = CLASSES[job.task].from_pretrained(
+        job.checkpoint,
+        dtype=getattr(torch, job.dtype),
+        attn_implementation=attn_implementation,
+        local_files_only=True,
+        output_loading_info=True,
+    )
+    missing = sorted(name for name in info["missing_keys"] if not name.startswith(UNCOMPARED))
+    if missing:  # Transformers has filled them with random numbers and only logged it
+        raise Unsupported(
+            f"{type(model).__name__} needs {len(missing)} weights that the checkpoint lacks, as {missing[0]}"
+        )
+    model.config.use_cache = False
+    return model.eval()
+
+
+def _items(slot: Tensors) -> dict[str, int]:
+    """Per call. Padding counts as tokens: it is computed like any other."""
+    batch_size, sequence_length = slot["input_ids"].shape
+    return {"samples": batch_size, "tokens": batch_size * sequence_length}

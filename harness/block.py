@@ -1,0 +1,489 @@
+"""One block: one launch of every cell of a group, measured together.
+
+The order is fixed by docs/methodology.md: all workers start and import in parallel; each alone loads, compiles, has its outputs
+judged and warms up; then rounds of all launches interleave, outputs are judged again, memory is read in a pass of its own.
+A launch that ends early leaves its record and the block goes on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from harness import parity, protocol
+from harness.checkpoints import Checkpoint
+from harness.executors.base import Executor, LaunchSpec
+from harness.inputs import Inputs
+from harness.launch import LaunchEndedError, RunningLaunch
+from harness.model import (
+    Backend,
+    Cell,
+    CellError,
+    HarnessError,
+    Hashes,
+    LaunchRecord,
+    ParityRecord,
+    Protocol,
+    RoundRecord,
+    Stage,
+    Status,
+    WarmUpRecord,
+)
+
+NS = 1_000_000_000
+MEMORY_CALLS = 3
+"""Calls of the memory pass: enough for an allocator to show its peak, few enough to cost nothing."""
+
+Observe = Callable[[Cell, protocol.Event], None]
+
+
+@dataclass(frozen=True)
+class PreparedCell:
+    """A cell with everything a launch of it needs, on the host's disk."""
+
+    cell: Cell
+    backend: Backend
+    hashes: Hashes
+    checkpoint: Checkpoint
+    inputs: Inputs
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Outputs of every slot that a group is judged against, or why there are none."""
+
+    outputs: Sequence[parity.Outputs] | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class BlockContext:
+    """What the launches of a block share."""
+
+    executor: Executor
+    protocol: Protocol
+    reference: Reference
+    folder: Callable[[str, str], Path]  # (key, launch id) -> launch folder
+    keep: Callable[[LaunchRecord], None]  # puts a finished launch on disk
+    observe: Observe
+    doing: Callable[[str], None]
+
+
+def run_block(cells: Sequence[PreparedCell], context: BlockContext, index: int) -> list[LaunchRecord]:
+    """Measure one block and return one record per cell, in the cells' order; each is on disk when its launch ends.
+
+    On KeyboardInterrupt (or any other exception) all workers are ended, unfinished launches are kept as `interrupted`, and
+    the exception goes on.
+    """
+    block = _Block(cells, context, index)
+    try:
+        block.measure()
+    except BaseException:
+        block.interrupt()
+        raise
+    return [launch.record for launch in block.launches]
+
+
+class _Block:
+    def __init__(self, cells: Sequence[PreparedCell], context: BlockContext, index: int) -> None:
+        self._context = context
+        self._index = index
+        block_id = uuid.uuid4().hex[:12]
+        keys = [prepared.cell.key for prepared in cells]
+        self.launches = [Launch(prepared, context, block_id, index, keys) for prepared in cells]
+
+    def measure(self) -> None:
+        self._each("starting", Launch.start)
+        self._each("importing", Launch.request_import)
+        self._each("importing", Launch.await_import)
+        self._each("cold start", Launch.open)
+        self._each("warming up", Launch.warm_up)
+        self._rounds()
+        self._each("checking outputs again", Launch.judge_after)
+        self._each("reading memory", Launch.read_memory)
+        self._each("closing", Launch.close)
+
+    def interrupt(self) -> None:
+        """End every worker first: keeping the records may fail (a full disk), ending must not."""
+        unfinished = self._running()
+        for launch in unfinished:
+            launch.kill()
+        for launch in unfinished:
+            with contextlib.suppress(HarnessError, OSError):
+                launch.abandon()
+
+    def _running(self) -> list[Launch]:
+        return [launch for launch in self.launches if not launch.is_over]
+
+    def _each(self, what: str, step: Callable[[Launch], None]) -> None:
+        for launch in self._running():
+            self._context.doing(f"block {self._index + 1}: {launch.cell.label}: {what}")
+            _attempt(launch, step)
+
+    def _rounds(self) -> None:
+        settings = self._context.protocol
+        for number in range(settings.passes):
+            self._pass(number, "latency")
+        for number in range(settings.passes, settings.passes + settings.throughput_rounds):
+            self._pass(number, "throughput")
+
+    def _pass(self, number: int, mode: Literal["latency", "throughput"]) -> None:
+        """A seeded permutation and its mirror (A B B A): a linear drift weighs equally on all."""
+        order = list(self.launches)
+        random.Random(f"{self._context.protocol.seed}/{self._index}/{number}").shuffle(order)
+        for launch in [*order, *reversed(order)]:
+            if not launch.is_over:
+                self._context.doing(f"block {self._index + 1}: {launch.cell.label}: {mode}, pass {number + 1}")
+                _attempt(launch, lambda running: running.round(mode))
+
+
+def _attempt(launch: Launch, step: Callable[[Launch], None]) -> None:
+    try:
+        step(launch)
+    except LaunchEndedError as ended:
+        launch.end(ended.status, ended.error)
+
+
+@dataclass
+class _Findings:
+    """What a launch has told so far: the fields of its record that are filled on the way."""
+
+    import_ns: int | None = None
+    ready: protocol.Ready | None = None
+    parity: list[ParityRecord] = field(default_factory=list)
+    warm_up: WarmUpRecord | None = None
+    rounds: list[RoundRecord] = field(default_factory=list)
+    memory: protocol.MemoryRead | None = None
+
+
+class Launch:
+    """One cell's launch: a worker, led through the steps, and what it has told."""
+
+    def __init__(
+        self, prepared: PreparedCell, context: BlockContext, block_id: str, block_index: int, companions: Sequence[str]
+    ) -> None:
+        self.cell = prepared.cell
+        self._prepared = prepared
+        self._context = context
+        self._block_id = block_id
+        self._block_index = block_index
+        self._companions = [key for key in companions if key != prepared.cell.key]
+        self._retried = False
+        self._record: LaunchRecord | None = None
+        self._running: RunningLaunch | None = None
+        self._new_process()
+
+    @property
+    def is_over(self) -> bool:
+        return self._record is not None
+
+    @property
+    def record(self) -> LaunchRecord:
+        assert self._record is not None, "the launch has not ended"
+        return self._record
+
+    # --- steps, in order --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._running = RunningLaunch(self._context.executor, self._spec)
+
+    def request_import(self) -> None:
+        hello = self._process.receive(protocol.Hello, self._patience_s)
+        if hello.protocol_version != protocol.PROTOCOL_VERSION:
+            raise self._refused(hello.protocol_version)
+        self._process.send(protocol.Import(job=self._job()))
+
+    def await_import(self) -> None:
+        imported = self._process.receive(protocol.Imported, self._patience_s)
+        self._findings.import_ns = imported.import_ns
+        self._observe(imported)
+
+    def open(self) -> None:
+        """The cold start, alone on the machine, and the outputs judged before any clock starts."""
+        self.cold_start()
+        self._judge("before")
+
+    def cold_start(self) -> None:
+        ready = self._process.ask(protocol.Open(), protocol.Ready, self._patience_s)
+        self._findings.ready = ready
+        self._observe(ready)
+        if ready.inputs_sha256 != self._prepared.inputs.sha256:
+            raise LaunchEndedError(
+                Status.FAILED, self._error("InputsDiffer", "the worker read other inputs than were made")
+            )
+
+    def warm_up(self) -> None:
+        """Call until steady. A launch that does not settle gets one fresh process; then it is timed as `unstable`."""
+        if self._warmed_up() or self._retried:
+            return
+        self._retried = True
+        self._process.end()
+        self._new_process()
+        for step in (Launch.start, Launch.request_import, Launch.await_import, Launch.open):
+            step(self)
+        self._warmed_up()
+
+    def round(self, mode: Literal["latency", "throughput"]) -> None:
+        settings = self._context.protocol
+        command = protocol.Round(
+            index=len(self._findings.rounds),
+            mode=mode,
+            settle_calls=settings.settle_calls,
+            settle_ns=_ns(settings.settle_seconds),
+            calls=settings.round_calls,
+            budget_ns=_ns(settings.round_seconds),
+            limit_ns=_ns(settings.round_limit_seconds),
+        )
+        samples = self._process.ask(command, protocol.Samples, self._patience_s + settings.round_limit_seconds)
+        self._findings.rounds.append(_round_record(samples))
+        self._observe(samples)
+
+    def judge_after(self) -> None:
+        self._judge("after")
+
+    def read_memory(self) -> None:
+        memory = self._process.ask(protocol.Memory(calls=MEMORY_CALLS), protocol.MemoryRead, self._patience_s)
+        self._findings.memory = memory
+        self._observe(memory)
+
+    def close(self) -> None:
+        self._process.ask(protocol.Close(), protocol.Closed, self._patience_s)
+        self._process.close()
+        status, error = self._verdict()
+        self.end(status, error)
+
+    def collect_outputs(self) -> list[parity.Outputs]:
+        """The outputs themselves, for the launch that makes a reference. Raises LaunchEndedError."""
+        folder, slots = self._write_outputs("reference")
+        try:
+            outputs = parity.read_outputs(folder, slots)
+        except (OSError, ValueError) as error:
+            raise LaunchEndedError(Status.FAILED, self._error(type(error).__name__, str(error), "outputs")) from None
+        if differences := self._differences():
+            raise LaunchEndedError(Status.MISMATCH, self._error("mismatch", "; ".join(differences)))
+        shutil.rmtree(folder, ignore_errors=True)
+        return outputs
+
+    # --- endings ----------------------------------------------------------------------------------------------------
+
+    def end(self, status: Status, error: CellError | None) -> None:
+        """The launch is over: worker gone, scratch removed, record on disk."""
+        self.kill()
+        shutil.rmtree(self._spec.scratch, ignore_errors=True)
+        self._record = self._make_record(status, error)
+        self._context.keep(self._record)
+
+    def kill(self) -> None:
+        """No more than that: worker and children are gone."""
+        if self._running:
+            self._running.end()
+
+    def abandon(self) -> None:
+        """The run was interrupted."""
+        self.end(Status.INTERRUPTED, self._error("interrupted", "the run was interrupted"))
+
+    def _verdict(self) -> tuple[Status, CellError | None]:
+        """Of a launch that said its last word; where several hold, METHOD's precedence."""
+        for record in self._findings.parity:
+            if not record.passed:
+                return _parity_status(record), self._error("parity", record.message or "outputs differ", record.when)
+        if differences := self._differences():
+            return Status.MISMATCH, self._error("mismatch", "; ".join(differences))
+        if self._findings.warm_up and not self._findings.warm_up.settled:
+            return Status.UNSTABLE, self._error("unstable", self._unsettled(), "warm_up")
+        if self._context.reference.outputs is None:
+            return Status.UNVERIFIED, self._error("unverified", f"no reference: {self._context.reference.reason}")
+        return Status.OK, None
+
+    def _differences(self) -> list[str]:
+        effective = self._effective
+        return [
+            f"{name}: asked for {wanted!r}, "
+            + (f"in effect {effective[name]!r}" if name in effective else "not reported")
+            for name, wanted in self._requested.items()
+            if name not in effective or effective[name] != wanted
+        ]
+
+    def _unsettled(self) -> str:
+        assert self._findings.warm_up is not None
+        elapsed_s = self._findings.warm_up.elapsed_ns / NS
+        return f"latency did not settle in {self._findings.warm_up.calls} calls ({elapsed_s:.0f} s), twice"
+
+    # --- details ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _process(self) -> RunningLaunch:
+        assert self._running is not None, "the launch was not started"
+        return self._running
+
+    @property
+    def _patience_s(self) -> float:
+        return self._context.protocol.phase_timeout_seconds
+
+    @property
+    def _requested(self) -> dict[str, Any]:
+        """What must be in effect: axes, options with a value, what the backend promises, and evaluation mode."""
+        options = {name: value for name, value in self.cell.options.items() if value is not None}
+        asked = {"device": self.cell.device, "dtype": self.cell.dtype, "threads": self.cell.threads}
+        return {**asked, "eval_mode": True, "inference_mode": True, **self._prepared.backend.expects, **options}
+
+    @property
+    def _effective(self) -> dict[str, Any]:
+        return dict(self._facts.get("effective", {}))
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return self._findings.ready.facts if self._findings.ready else {}
+
+    def _new_process(self) -> None:
+        """A fresh launch folder and no findings: nothing of an earlier process is mixed in."""
+        launch_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+        folder = self._context.folder(self.cell.key, launch_id)
+        scratch = folder / "scratch"
+        scratch.mkdir(parents=True)
+        readable = (self._prepared.checkpoint.folder, self._prepared.inputs.folder)
+        self._spec = LaunchSpec(launch_id, self._prepared.backend.stack, folder, scratch, readable)
+        self._started_at = datetime.now(UTC).isoformat()
+        self._running = None
+        self._findings = _Findings()
+
+    def _job(self) -> protocol.Job:
+        def visible(path: Path) -> str:
+            return self._context.executor.visible(self._spec, path)
+
+        cell = self.cell
+        return protocol.Job(
+            runner=self._prepared.backend.runner,
+            backend=cell.backend,
+            task=cell.task,
+            operation=cell.operation,
+            checkpoint=visible(self._prepared.checkpoint.folder),
+            inputs=visible(self._prepared.inputs.folder),
+            folder=visible(self._spec.folder),
+            scratch=visible(self._spec.scratch),
+            dtype=cell.dtype,
+            device=cell.device,
+            threads=cell.threads,
+            batch_size=cell.batch_size,
+            sequence_length=cell.sequence_length,
+            compile_cache=cell.compile_cache,
+            options=cell.options,
+        )
+
+    def _judge(self, when: Literal["before", "after"]) -> None:
+        """Raises LaunchEndedError where outputs are wrong before timing: nothing wrong is worth a number."""
+        folder, slots = self._write_outputs(when)
+        if self._context.reference.outputs is not None:
+            record = self._judged(folder, slots, self._context.reference.outputs, when)
+            self._findings.parity.append(record)
+            if when == "before" and not record.passed:
+                raise LaunchEndedError(_parity_status(record), self._error("parity", record.message or "", "outputs"))
+        shutil.rmtree(folder, ignore_errors=True)  # judged: hundreds of MB for a large vocabulary; a wrong one is kept
+
+    def _write_outputs(self, label: str) -> tuple[Path, int]:
+        written = self._process.ask(protocol.Outputs(label=label), protocol.OutputsWritten, self._patience_s)
+        self._observe(written)
+        return self._spec.folder / written.folder, written.slots
+
+    def _judged(
+        self, folder: Path, slots: int, reference: Sequence[parity.Outputs], when: Literal["before", "after"]
+    ) -> ParityRecord:
+        try:
+            outputs = parity.read_outputs(folder, slots)
+        except (OSError, ValueError) as error:
+            return ParityRecord(when=when, passed=False, max_abs=None, message=f"outputs cannot be read: {error}")
+        return parity.judge(reference, outputs, self.cell.dtype, when)
+
+    def _warmed_up(self) -> bool:
+        settings = self._context.protocol
+        command = protocol.WarmUp(
+            window_calls=settings.warm_up_window_calls,
+            window_ns=_ns(settings.warm_up_window_seconds),
+            tolerance=settings.warm_up_tolerance,
+            limit_ns=_ns(settings.warm_up_seconds),
+        )
+        warmed = self._process.ask(command, protocol.WarmedUp, self._patience_s + settings.warm_up_seconds)
+        self._observe(warmed)
+        self._findings.warm_up = WarmUpRecord(
+            settled=warmed.settled,
+            calls=warmed.calls,
+            elapsed_ns=warmed.elapsed_ns,
+            compilations=warmed.compilations,
+            discarded_ns=warmed.discarded_ns,
+        )
+        return warmed.settled
+
+    def _observe(self, event: protocol.Event) -> None:
+        self._context.observe(self.cell, event)
+
+    def _refused(self, version: int) -> LaunchEndedError:
+        message = (
+            f"the worker speaks protocol {version}, this host {protocol.PROTOCOL_VERSION}: rebuild the image (or the "
+            f"environment) of stack {self._prepared.backend.stack.name}"
+        )
+        return LaunchEndedError(Status.FAILED, self._error("ProtocolError", message))
+
+    def _error(self, kind: str, message: str, stage: str | None = None) -> CellError:
+        return CellError(type=kind, message=message, stage=stage or (self._running.stage if self._running else "start"))
+
+    def _make_record(self, status: Status, error: CellError | None) -> LaunchRecord:
+        ready, memory = self._findings.ready, self._findings.memory
+        return LaunchRecord(
+            launch_id=self._spec.launch_id,
+            block_id=self._block_id,
+            block_index=self._block_index,
+            companions=self._companions,
+            hashes=self._prepared.hashes,
+            started_at=self._started_at,
+            command=self._running.argv if self._running else [],
+            status=status,
+            error=error,
+            import_ns=self._findings.import_ns,
+            stages=_stages(ready.stages) if ready else [],
+            not_applicable=ready.not_applicable if ready else {},
+            cold_start_ns=ready.cold_start_ns if ready else None,
+            clock_ns=ready.clock_ns if ready else None,
+            items=ready.items if ready else {},
+            inputs_sha256=ready.inputs_sha256 if ready else None,
+            requested=self._requested,
+            effective=self._effective,
+            versions=dict(self._facts.get("versions", {})),
+            details=dict(self._facts.get("details", {})),
+            parity=self._findings.parity,
+            warm_up=self._findings.warm_up,
+            rounds=self._findings.rounds,
+            memory_bytes=memory.bytes if memory else {},
+            memory_reasons=memory.reasons if memory else {},
+        )
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * NS)
+
+
+def _stages(stages: Iterable[tuple[str, str, int]]) -> list[Stage]:
+    return [Stage(phase=phase, stage=stage, duration_ns=duration_ns) for phase, stage, duration_ns in stages]
+
+
+def _round_record(samples: protocol.Samples) -> RoundRecord:
+    mode: Literal["latency", "throughput"] = "latency" if samples.mode == "latency" else "throughput"
+    return RoundRecord(
+        index=samples.index,
+        mode=mode,
+        calls=samples.calls,
+        settle_calls=samples.settle_calls,
+        elapsed_ns=samples.elapsed_ns,
+        compilations=samples.compilations,
+        file=samples.file,
+    )
+
+
+def _parity_status(record: ParityRecord) -> Status:
+    return Status.PARITY_FAILED if record.finite else Status.NUMERICAL_FAILURE

@@ -1,0 +1,91 @@
+"""Judges what a plugin declares: whether a backend, its options and their names make sense, before anything rests on them."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterator
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.model import WORKLOAD_AXES, Backend, Cell, Option, Stack
+
+RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, "include", "exclude"})
+"""Words that mean something else in a matrix or in --only, so no backend and no option may be called so."""
+
+
+def fault_of(backend: object) -> str | None:
+    """The first thing wrong with an object offered as a backend, as a clause that can follow the plugin's name."""
+    return next(_backend_faults(backend), None)
+
+
+def _backend_faults(backend: object) -> Iterator[str]:
+    if not isinstance(backend, Backend):
+        yield f"harness_register_backends offers {backend!r}, which is no harness.model.Backend"
+        return
+    yield from _name_faults("backend", backend.name)
+    if not isinstance(backend.stack, Stack):
+        yield f"the backend {backend.name!r} has the stack {backend.stack!r}, which is no harness.model.Stack"
+    if not _is_reference(backend.runner):
+        yield f"the backend {backend.name!r} has the runner {backend.runner!r}; write 'module:Class'"
+    if not callable(backend.supports):
+        yield f"the backend {backend.name!r} has supports={backend.supports!r}, which cannot be called"
+    for fault in _options_faults(backend.options):
+        yield f"the backend {backend.name!r}: {fault}"
+
+
+def _name_faults(kind: str, name: object) -> Iterator[str]:
+    if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
+        yield f"the {kind} name {name!r} cannot be written in --only; use letters, digits and underscores"
+    elif name in RESERVED_NAMES:
+        yield f"no {kind} can be named {name!r}, which means something else in a matrix"
+
+
+def _is_reference(text: object) -> bool:
+    return isinstance(text, str) and all(part.strip() for part in text.partition(":"))
+
+
+def _options_faults(options: object) -> Iterator[str]:
+    if not isinstance(options, tuple):
+        yield f"its options are {options!r}, not a tuple of harness.model.Option"
+        return
+    names: set[str] = set()
+    for option in options:
+        if not isinstance(option, Option):
+            yield f"the option {option!r} is no harness.model.Option"
+            return
+        if option.name in names:
+            yield f"the option {option.name!r} is declared twice"
+        names.add(option.name)
+        yield from _option_faults(option)
+
+
+def _option_faults(option: Option) -> Iterator[str]:
+    yield from _name_faults("option", option.name)
+    if option.type not in (str, int, float, bool):
+        yield f"the option {option.name!r} has the type {option.type!r}; use str, int, float or bool"
+        return
+    if option.default is not None and not _is_of(option.type, option.default):
+        yield f"the option {option.name!r} is of type {option.type.__name__}, but its default is {option.default!r}"
+    if option.choices is not None:
+        yield from _choices_faults(option, option.choices)
+
+
+def _choices_faults(option: Option, choices: object) -> Iterator[str]:
+    if not isinstance(choices, tuple) or not choices:
+        yield f"the option {option.name!r} has the choices {choices!r}, not a tuple of values"
+        return
+    for choice in choices:
+        if not _is_of(option.type, choice):
+            yield f"the option {option.name!r} is of type {option.type.__name__}, but offers the choice {choice!r}"
+    if option.default is not None and option.default not in choices:
+        yield f"the option {option.name!r} has the default {option.default!r}, which is none of its choices"
+
+
+def _is_of(kind: type, value: object) -> bool:
+    """Whether a matrix could give this value to an option of this type: no truth values for integers, nothing infinite."""
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return not isinstance(value, float) or math.isfinite(value)

@@ -1,0 +1,75 @@
+"""The outputs a workload is judged against: float32, from the reference backend, by an untimed launch of its own.
+
+Content-addressed by workload and stack, so that it is made once and reused by every run. Never one of the launches that are
+measured: a backend would be judged against itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import cache, parity
+from harness.block import BlockContext, Launch, PreparedCell, Reference
+from harness.launch import LaunchEndedError
+from harness.model import Backend, Cell, LaunchRecord, digest
+
+REFERENCE_DTYPE = "float32"
+
+
+class _NotMadeError(Exception):
+    """The text says why there is no reference."""
+
+
+def reference_cell(cell: Cell, backend: Backend) -> Cell:
+    """The cell whose outputs a cell is judged against: same workload, float32, the backend's defaults."""
+    options = {option.name: option.default for option in backend.options}
+    changes = {"backend": backend.name, "dtype": REFERENCE_DTYPE, "options": options, "compile_cache": "cold"}
+    return cell.model_copy(update=changes)
+
+
+def obtain(prepared: PreparedCell, context: BlockContext) -> Reference:
+    """The outputs of a reference cell: found in the cache, or made now. A launch that fails is a reason, no exception."""
+    made_of = [prepared.cell.key, prepared.hashes.stack_hash, prepared.inputs.sha256, prepared.checkpoint.sha256]
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        for slot, arrays in enumerate(_make(prepared, context)):
+            np.savez(folder / f"slot-{slot}.npz", allow_pickle=False, **dict(arrays))
+        return {"cell": prepared.cell.model_dump(mode="json")}
+
+    try:
+        entry = cache.keep(cache.room("references") / digest(made_of), fill, context.doing)
+    except _NotMadeError as error:
+        return Reference(None, str(error))
+    return Reference(parity.read_outputs(entry.folder, prepared.cell.inputs.slots))
+
+
+def _make(prepared: PreparedCell, context: BlockContext) -> Sequence[parity.Outputs]:
+    context.doing(f"making the reference with {prepared.cell.label}")
+    records: list[LaunchRecord] = []
+    launch = Launch(prepared, replace(context, keep=records.append), "reference", 0, ())
+    try:
+        outputs = _collect(launch)
+    except LaunchEndedError as ended:
+        launch.end(ended.status, ended.error)
+        raise _NotMadeError(
+            f"the reference launch ({prepared.cell.label}) {ended.status}: {ended.error.message}"
+        ) from None
+    except BaseException:
+        launch.kill()
+        raise
+    if any(np.isnan(array).any() for slot in outputs for array in slot.values()):
+        raise _NotMadeError(f"the reference launch ({prepared.cell.label}) gave NaN")
+    return outputs
+
+
+def _collect(launch: Launch) -> Sequence[parity.Outputs]:
+    for step in (Launch.start, Launch.request_import, Launch.await_import, Launch.cold_start):
+        step(launch)
+    outputs = launch.collect_outputs()
+    launch.close()
+    return outputs

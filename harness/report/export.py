@@ -1,0 +1,91 @@
+"""One flat row per result, for spreadsheets and scripts. docs/reference/results.md describes the columns.
+
+Unknown is null (JSON) or an empty field (CSV), never 0. What is a mapping in the record is one column of JSON text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from harness.model import HarnessError, Result
+from harness.spelling import did_you_mean
+
+Row = dict[str, Any]
+
+
+def _from(part: str, *names: str) -> dict[str, str]:
+    return {name: f"{part}.{name}" for name in names}
+
+
+COLUMNS: Mapping[str, str] = {
+    "key": "key",
+    "status": "status",
+    **_from("config", "model", "task", "backend", "device", "dtype", "batch_size", "sequence_length", "threads"),
+    **_from("measurements", "import_s", "load_s", "prepare_s", "compile_s", "first_call_s", "cold_start_s"),
+    **_from("measurements", "median_latency_s", "latency_iqr_s", "throughput", "throughput_unit", "break_even_calls"),
+    **_from("measurements", "parity_max_abs", "parity_passed", "peak_rss_bytes", "launches", "samples"),
+    "error_type": "metadata.error.type",
+    "error_stage": "metadata.error.stage",
+    "error_message": "metadata.error.message",
+    "reason": "metadata.reason",
+    **_from("measurements", "ratio_to_baseline", "break_even", "warm_up_s", "warm_up_calls", "cold_start_residual_s"),
+    "baseline": "metadata.protocol.baseline",
+    **_from("config", "label", "options", "compile_cache", "operation", "checkpoint", "workload_key"),
+    "input_seed": "config.inputs.seed",
+    **_from("metadata", "run_id", "timestamp", "harness_version", "executor"),
+    **_from("metadata", "checkpoint_sha256", "licence", "inputs_sha256"),
+    **_from("metadata.hashes", "protocol_hash", "stack_hash", "host_hash"),
+    **_from("metadata", "requested", "effective", "versions"),
+    "reasons": "measurements.reasons",
+    "schema_version": "schema_version",
+}
+"""Column -> where a result has it. The order is part of the format: new columns come at the end."""
+
+
+def row(result: Result) -> Row:
+    """A result's columns, in order."""
+    return {column: _value(result, path) for column, path in COLUMNS.items()}
+
+
+def export(results: Iterable[Result], form: str) -> Iterator[str]:
+    """Lines of text, newline included, as `csv` (headings first) or `jsonl`. Raises HarnessError for any other form."""
+    if form not in FORMATS:
+        raise HarnessError(f"no export format {form!r}: give {' or '.join(FORMATS)}{did_you_mean(form, FORMATS)}")
+    return FORMATS[form](map(row, results))
+
+
+def _value(result: Result, path: str) -> Any:
+    value: Any = result
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, Mapping) else value
+
+
+def _jsonl(rows: Iterable[Row]) -> Iterator[str]:
+    for each in rows:
+        yield json.dumps(each, ensure_ascii=False) + "\n"
+
+
+def _csv(rows: Iterable[Row]) -> Iterator[str]:
+    yield _csv_line(COLUMNS)
+    for each in rows:
+        yield _csv_line(map(_csv_value, each.values()))
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    """Ended by a plain newline. Written with CRLF first: only so does the csv module quote a field that holds a lone CR."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(values)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _csv_value(value: Any) -> Any:
+    """Truth values as JSON writes them, so that both formats say the same."""
+    return json.dumps(value) if isinstance(value, bool) else value
+
+
+FORMATS: Mapping[str, Callable[[Iterable[Row]], Iterator[str]]] = {"csv": _csv, "jsonl": _jsonl}

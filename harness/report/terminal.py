@@ -1,0 +1,348 @@
+"""The comparison as tables of 80 columns, and a plan as a list.
+
+What is read first comes first: who leads a workload, by how much, and when that pays back; then the numbers; then why some
+are missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rich.text import Text
+
+from harness.model import Cell, PlannedCell, Result, Status
+from harness.report import units
+from harness.report.layout import Row, paragraph, plain, table, to_string
+
+NOTHING = "—"
+BEST = "★"
+RUN = "run"
+LONGEST_REASON = 200
+"""Characters. The whole text is in the stored result."""
+
+Item = TypeVar("Item")
+
+
+def render_results(results: Iterable[Result], width: int = 80, colour: bool = False) -> str:
+    """Every workload of these results, in order of first appearance, each compared within itself."""
+    workloads = _grouped(results, _comparable)
+    titles = Counter(map(_title, workloads))
+    notes = _Notes()
+    lines = [line for each in workloads for line in _workload(each, notes, width, titles[_title(each)] > 1)]
+    foot = [*notes.lines(width), *_legend(workloads, width)] if workloads else [Text("No results.")]
+    return to_string([*lines, *foot], width, colour)
+
+
+def render_plan(cells: Iterable[PlannedCell], width: int = 80, colour: bool = False) -> str:
+    """Cells by workload: short key, label, and `run` or the status with its reason; how many of each at the end."""
+    groups = _grouped(cells, lambda planned: (planned.cell.model, planned.cell.workload_key))
+    lines = [line for group in groups for line in _plan_group(group, width)]
+    return to_string([*lines, Text(_plan_total(groups))], width, colour)
+
+
+def plan_rows(cells: Iterable[PlannedCell]) -> list[dict[str, Any]]:
+    """A plan as JSON values, one mapping per cell: key, label, the configuration, `status` (or `run`), `reason`."""
+    return [_plan_row(planned) for planned in cells]
+
+
+def _grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+# --- one workload ---------------------------------------------------------------------------------------------------
+
+
+def _comparable(result: Result) -> Hashable:
+    """Only what was measured on one host under one protocol is compared."""
+    hashes = result.metadata.hashes
+    return result.config.workload_key, hashes.host_hash, hashes.protocol_hash
+
+
+def _workload(results: Sequence[Result], notes: _Notes, width: int, is_ambiguous: bool) -> list[Text]:
+    ranked = sorted((result for result in results if result.status is Status.OK), key=_rank)
+    unranked = sorted((result for result in results if result.status is not Status.OK), key=_rank)
+    rows = [*_heading(results), *_ranked_rows(ranked, notes), *_unranked_rows(unranked, notes)]
+    return [
+        *paragraph(_title(results)[0], width, style="bold"),
+        *_details(results, width, is_ambiguous),
+        *(line for sentence in _verdict(ranked) for line in paragraph(sentence, width, style="bold")),
+        Text(),
+        *table(rows, width),
+        Text(),
+    ]
+
+
+def _rank(result: Result) -> tuple[bool, bool, float]:
+    """By latency; then what has only a throughput; then what was not timed."""
+    latency = result.measurements.median_latency_s
+    return not _is_timed(result), latency is None, latency or 0.0
+
+
+def _is_timed(result: Result) -> bool:
+    return result.measurements.median_latency_s is not None or result.measurements.throughput is not None
+
+
+def _with_latency(results: Iterable[Result]) -> list[Result]:
+    return [result for result in results if result.measurements.median_latency_s is not None]
+
+
+# --- what is read first ---------------------------------------------------------------------------------------------
+
+
+def _title(results: Sequence[Result]) -> tuple[str, str]:
+    cell = results[0].config
+    return plain(cell.model), _facts(cell)
+
+
+def _facts(cell: Cell) -> str:
+    """As `feature-extraction · batch 1 · sequence 128 · float32 · cpu · 2 threads`."""
+    facts = [
+        cell.task,
+        "" if cell.operation == "forward" else cell.operation,
+        f"batch {cell.batch_size}",
+        f"sequence {cell.sequence_length}",
+        cell.dtype,
+        cell.device,
+        _counted(cell.threads, "thread"),
+        f"input seed {cell.inputs.seed}" if cell.inputs.seed else "",
+    ]
+    return plain(" · ".join(filter(None, facts)))
+
+
+def _details(results: Sequence[Result], width: int, is_ambiguous: bool) -> list[Text]:
+    texts = [_facts(results[0].config), *_indication(results)]
+    if is_ambiguous:
+        hashes = results[0].metadata.hashes
+        told = (results[0].config.checkpoint, f"host {hashes.host_hash[:12]}", f"protocol {hashes.protocol_hash[:12]}")
+        texts.append(plain(" · ".join(told)))
+    return [line for text in texts for line in paragraph(text, width)]
+
+
+def _indication(results: Sequence[Result]) -> Iterator[str]:
+    """How little the numbers rest on: a verdict takes intervals over launches."""
+    counts = [result.measurements.launches for result in results if _is_timed(result)]
+    if counts:
+        fewest = f"{min(counts)} to " if min(counts) < max(counts) else ""
+        yield f"indicative: {fewest}{_counted(max(counts), 'launch', 'launches')}, no verdict"
+
+
+def _verdict(ranked: Sequence[Result]) -> Iterator[str]:
+    timed = _with_latency(ranked)
+    if not timed:
+        yield "No backend is ranked by latency."
+    elif len(timed) == 1:
+        yield f"{timed[0].config.label} alone is ranked by latency."
+    else:
+        yield from _lead(timed[0], timed[1], _baseline(timed))
+
+
+def _baseline(results: Sequence[Result]) -> Result | None:
+    return next((result for result in results if result.measurements.break_even == "baseline"), None)
+
+
+def _lead(best: Result, second: Result, baseline: Result | None) -> Iterator[str]:
+    ratio = best.measurements.ratio_to_baseline
+    if baseline is None or best is baseline or ratio is None:
+        times = units.ratio(_latency(second) / _latency(best))
+        yield f"{best.config.label} leads: {second.config.label} takes {times} as long ({_latencies(second, best)})."
+    else:
+        times = units.ratio(ratio)
+        yield f"{best.config.label} leads: {times} as fast as {baseline.config.label} ({_latencies(best, baseline)})."
+        yield from _pay_back(best, baseline)
+
+
+def _pay_back(best: Result, baseline: Result) -> Iterator[str]:
+    kind, _, calls = (best.measurements.break_even or "").partition(" ")
+    sentences = {
+        "always": "it leads from the first call on",
+        "after": f"it leads from call {_counted_calls(calls)} on",
+        "until": f"it leads up to call {_counted_calls(calls)} only",
+        "never": "it never leads",
+    }
+    if kind in sentences:
+        yield f"Cold start included{_cold_starts(best, baseline)}, {sentences[kind]}."
+
+
+def _cold_starts(best: Result, baseline: Result) -> str:
+    mine, other = best.measurements.cold_start_s, baseline.measurements.cold_start_s
+    return "" if mine is None or other is None else f" ({units.duration(mine)} against {units.duration(other)})"
+
+
+def _latencies(one: Result, other: Result) -> str:
+    return f"{units.duration(_latency(one), 4)} against {units.duration(_latency(other), 4)} a call"
+
+
+def _latency(result: Result) -> float:
+    latency = result.measurements.median_latency_s
+    assert latency is not None, "asked of timed results only"
+    return latency
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+class _Notes:
+    """Reasons why numbers are missing, each told once, at the foot, by number."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def mark(self, reason: str) -> str:
+        number = str(len(self._reasons) + 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return self._reasons.setdefault(_shortened(reason), number)
+
+    def lines(self, width: int) -> list[Text]:
+        told = (f"{mark} {reason}" for reason, mark in self._reasons.items())
+        return [line for text in told for line in paragraph(text, width, style="dim")]
+
+
+def _break_even(words: str) -> str:
+    """`after 1234` is `1,234`: the column is about nothing else."""
+    kind, _, calls = words.partition(" ")
+    if kind == "baseline":
+        return NOTHING
+    if kind == "after":
+        return _counted_calls(calls)
+    return f"{kind}\n{_counted_calls(calls)}" if calls else kind
+
+
+def _counted_calls(calls: str) -> str:
+    return units.count(int(calls)) if calls.isdecimal() else calls
+
+
+_COLUMNS: tuple[tuple[str, Callable[[Any], str]], ...] = (
+    ("load_s", units.duration),
+    ("prepare_s", units.duration),
+    ("compile_s", units.duration),
+    ("first_call_s", units.duration),
+    ("median_latency_s", lambda seconds: units.duration(seconds, 4)),
+    ("throughput", units.rate),
+    ("ratio_to_baseline", units.ratio),
+    ("break_even", _break_even),
+    ("parity_max_abs", units.difference),
+)
+
+
+def _heading(results: Sequence[Result]) -> Iterator[Row]:
+    """None where no row has numbers."""
+    if not any(map(_is_timed, results)):
+        return
+    unit = next((r.measurements.throughput_unit for r in results if r.measurements.throughput_unit), "items/s")
+    names = ("\nload", "pre-\npare", "com-\npile", "first\ncall", "steady\nlatency", unit.replace("/", "\n/"))
+    yield Row("\nbackend", (*names, "\nratio", "break-\neven", "\nparity", "\nstatus"), style="bold")
+
+
+def _ranked_rows(ranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
+    is_contest = len(_with_latency(ranked)) > 1
+    for position, result in enumerate(ranked):
+        is_best = is_contest and position == 0
+        status = f"{result.status} {BEST}" if is_best else str(result.status)
+        yield Row(plain(result.config.label), (*_numbers(result, notes), status), style="bold green" if is_best else "")
+
+
+def _unranked_rows(unranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
+    """What was timed keeps its numbers, with the reason below; of the others the reason is all there is."""
+    for result in unranked:
+        label, style = plain(result.config.label), "dim" if result.status.is_fine else "yellow"
+        if _is_timed(result):
+            yield Row(label, (*_numbers(result, notes), _broken(result.status)), style=style)
+            label = ""
+        yield Row(label, remark=_ending(result), style=style)
+
+
+def _numbers(result: Result, notes: _Notes) -> Iterator[str]:
+    for field, show in _COLUMNS:
+        value = getattr(result.measurements, field)
+        reason = result.measurements.reasons.get(field)
+        if value is not None:
+            yield show(value)
+        else:
+            yield NOTHING + (notes.mark(reason) if reason else "")
+
+
+def _broken(status: Status) -> str:
+    """In two lines where it is two words: the column is narrow."""
+    first, underscore, last = status.rpartition("_")
+    return f"{first}{underscore}\n{last}" if underscore else str(status)
+
+
+def _ending(result: Result) -> str:
+    """Status and why, as `failed (load): RuntimeError: no such kernel`."""
+    error, reason = result.metadata.error, result.metadata.reason
+    if error is None:
+        return _shortened(f"{result.status}: {reason}" if reason else str(result.status))
+    where = f" ({error.stage})" if error.stage else ""
+    kind = "" if error.type in result.status else f"{error.type}: "
+    return _shortened(f"{result.status}{where}: {kind}{error.message}")
+
+
+def _shortened(reason: str) -> str:
+    text = plain(reason)
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
+
+
+def _legend(workloads: Sequence[Sequence[Result]], width: int) -> list[Text]:
+    results = [result for workload in workloads for result in workload]
+    if not any(map(_is_timed, results)):
+        return []
+    names = {result.metadata.protocol.baseline for result in results}
+    baseline = names.pop() if len(names) == 1 else "the baseline"
+    told = (
+        f"ratio: {baseline}'s steady latency over this one's, above 1 is faster · "
+        f"break-even: the call from which this one is ahead of {baseline}, cold start included · "
+        f"parity: largest difference from the reference · {BEST} lowest latency · {NOTHING} not applicable or not known"
+    )
+    return paragraph(told, width, style="dim")
+
+
+# --- plans ----------------------------------------------------------------------------------------------------------
+
+
+def _plan_group(group: Sequence[PlannedCell], width: int) -> list[Text]:
+    cell = group[0].cell
+    rows = [Row(_plan_label(each.cell), remark=_plan_words(each), style="dim" if each.status else "") for each in group]
+    return [
+        *paragraph(plain(cell.model), width, style="bold"),
+        *paragraph(_facts(cell), width),
+        *table(rows, width),
+        Text(),
+    ]
+
+
+def _plan_label(cell: Cell) -> str:
+    return f"{cell.short_key}  {plain(cell.label)} "
+
+
+def _plan_words(planned: PlannedCell) -> str:
+    return _shortened(": ".join(filter(None, (_plan_status(planned), planned.reason))))
+
+
+def _plan_status(planned: PlannedCell) -> str:
+    return str(planned.status or RUN)
+
+
+def _plan_total(groups: Sequence[Sequence[PlannedCell]]) -> str:
+    counts = Counter(_plan_status(planned) for group in groups for planned in group)
+    told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"{_counted(counts.total(), 'cell')}: {told or 'nothing to run'}"
+
+
+def _plan_row(planned: PlannedCell) -> dict[str, Any]:
+    cell = planned.cell
+    return {
+        "key": cell.key,
+        "label": cell.label,
+        **cell.model_dump(mode="json", exclude={"inputs"}),
+        "input_seed": cell.inputs.seed,
+        "status": _plan_status(planned),
+        "reason": planned.reason,
+    }
+
+
+def _counted(number: int, word: str, words: str | None = None) -> str:
+    return f"{number} {word if number == 1 else words or word + 's'}"

@@ -1,0 +1,283 @@
+"""From a matrix to results: what is prepared, what is resumed, which blocks run, and what is kept when.
+
+Everything that can fail for want of an environment or a checkpoint fails before the first clock starts. Then group by group:
+rows that will not run, rows that a former run has, blocks for the rest; each launch is on disk when it ends, each result when
+its cell has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import checkpoints, inputs, reference, summary
+from harness.block import BlockContext, PreparedCell, Reference, run_block
+from harness.executors.base import Executor
+from harness.metadata import RunFacts
+from harness.model import (
+    Backend,
+    Cell,
+    CellError,
+    Group,
+    HarnessError,
+    LaunchRecord,
+    Matrix,
+    Measurements,
+    PlannedCell,
+    Result,
+    Status,
+)
+from harness.plugins import Plugins
+from harness.progress import Reporter
+from harness.stacks import Stacks
+from harness.store import ResultStore
+
+TIMED_ON = (Status.OK, *summary.GATES[1:])
+"""A cell whose launch ended so goes on to the next block. No other ending is repeated block after block."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a run works with."""
+
+    executor: Executor
+    plugins: Plugins
+    store: ResultStore
+    reporter: Reporter
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Results of a run in the matrix's order; those resumed from a former run are among them."""
+
+    results: tuple[Result, ...]
+    resumed: int
+
+    @property
+    def is_fine(self) -> bool:
+        return all(result.status.is_fine for result in self.results)
+
+
+def run(matrix: Matrix, services: Services, *, fresh: bool = False) -> Outcome:
+    """Run a matrix. `fresh`: measure also what a former run has.
+
+    Raises HarnessError where an environment, a checkpoint or the results directory fails; KeyboardInterrupt after ending
+    the workers. Either way what was finished is on disk.
+    """
+    return _Run(matrix, services, fresh).execute()
+
+
+class _Run:
+    def __init__(self, matrix: Matrix, services: Services, fresh: bool) -> None:
+        self.matrix = matrix
+        self.services = services
+        self.fresh = fresh
+        self.facts = RunFacts.gather(services.executor.name, matrix.protocol, services.plugins, Path.cwd())
+        self.stacks = Stacks(services.executor, services.plugins.backends, services.reporter.doing)
+        self.observers = services.plugins.observers(services.reporter.note)
+        self._checkpoints: dict[str, checkpoints.Checkpoint] = {}
+        self._results: dict[str, Result] = {}
+        self._resumed = 0
+
+    def execute(self) -> Outcome:
+        groups = [self._prepared(group) for group in self.matrix.groups]
+        for cells in groups:
+            self._run_group(cells)
+        ordered = (self._results.get(planned.cell.key) for planned in self.matrix.cells)
+        return Outcome(tuple(result for result in ordered if result), self._resumed)
+
+    def finish(self, result: Result) -> None:
+        """On disk first, then told."""
+        self.services.store.add(result)
+        self._note(result)
+        self.observers.cell_finished(result)
+
+    def prepare(self, cell: Cell, backend: Backend) -> PreparedCell | str:
+        """Environment, checkpoint and inputs of a cell, made where they are missing; or why it cannot run.
+
+        Raises HarnessError.
+        """
+        checkpoint = self._checkpoint(cell.model)
+        # The model's config may be known only now.
+        reason = self.services.plugins.supports(cell, checkpoint.config)
+        reason = reason or inputs.refusal(checkpoint.config, cell.sequence_length)
+        if reason:
+            return reason
+        made = inputs.make_inputs(cell, checkpoint, progress=self.services.reporter.doing)
+        hashes = self.facts.hashes(cell, self.stacks.provide(backend.stack).stack_hash)
+        return PreparedCell(cell, backend, hashes, checkpoint, made)
+
+    def _checkpoint(self, source: str) -> checkpoints.Checkpoint:
+        if source not in self._checkpoints:
+            identity = checkpoints.identify(source)
+            doing = self.services.reporter.doing
+            self._checkpoints[source] = checkpoints.materialise(identity, self.stacks.make_checkpoint, doing)
+        return self._checkpoints[source]
+
+    def _prepared(self, group: Group) -> list[PreparedCell]:
+        """The cells of a group that will run; the others become rows at once."""
+        cells = (self._prepare_or_finish(planned) for planned in group.cells)
+        return [prepared for prepared in cells if prepared]
+
+    def _prepare_or_finish(self, planned: PlannedCell) -> PreparedCell | None:
+        if planned.status:
+            self._finish_idle(planned.cell, planned.status, planned.reason or str(planned.status))
+            return None
+        prepared = self.prepare(planned.cell, self.services.plugins.backends[planned.cell.backend])
+        if isinstance(prepared, str):
+            self._finish_idle(planned.cell, Status.UNSUPPORTED, prepared)
+            return None
+        return prepared
+
+    def _finish_idle(self, cell: Cell, status: Status, reason: str) -> None:
+        metadata = self.facts.of_idle_cell(cell, status, reason)
+        numbers = summary.nothing_measured(reason)
+        self.finish(Result(key=cell.key, metadata=metadata, measurements=numbers, config=cell))
+
+    def _run_group(self, cells: Sequence[PreparedCell]) -> None:
+        resumed = {} if self.fresh else self._resume(cells)
+        remaining = [prepared for prepared in cells if prepared.cell.key not in resumed]
+        if remaining:
+            _GroupRun(self, remaining, self._launches_of_baseline(resumed)).execute()
+
+    def _resume(self, cells: Sequence[PreparedCell]) -> dict[str, Result]:
+        found = {prepared.cell.key: self.services.store.find(prepared.hashes) for prepared in cells}
+        resumed = {key: result for key, result in found.items() if result}
+        for result in resumed.values():
+            self._resumed += 1
+            self._note(result)
+        return resumed
+
+    def _launches_of_baseline(self, resumed: Mapping[str, Result]) -> list[LaunchRecord] | None:
+        """Where the baseline is resumed, its launches: cells that shared a block with it still compare."""
+        for key, result in resumed.items():
+            if result.config.backend == self.matrix.protocol.baseline:
+                used = {launch.launch_id for launch in result.measurements.per_launch}
+                return [launch for launch in self.services.store.launches(key) if launch.launch_id in used]
+        return None
+
+    def _note(self, result: Result) -> None:
+        self._results[result.key] = result
+        self.services.reporter.finished(result, len(self._results), len(self.matrix.cells))
+
+
+class _GroupRun:
+    """The cells of one workload that have no result yet, block after block."""
+
+    def __init__(
+        self, run: _Run, cells: Sequence[PreparedCell], resumed_baseline: Sequence[LaunchRecord] | None
+    ) -> None:
+        self._run = run
+        self._resumed_baseline = resumed_baseline
+        self._cells = list(cells)
+        self._launches: dict[str, list[LaunchRecord]] = {prepared.cell.key: [] for prepared in cells}
+        self._open = list(cells)  # no result yet
+
+    def execute(self) -> None:
+        try:
+            self._run_blocks(self._context())
+            self._finish(self._open)
+        except KeyboardInterrupt:
+            self._keep_interrupted()
+            raise
+
+    def _run_blocks(self, context: BlockContext) -> None:
+        first = 0 if self._run.fresh else self._take_finished_blocks()
+        for prepared in self._cells:
+            self._run.observers.cell_started(prepared.cell)
+        for index in range(first, self._run.matrix.protocol.blocks):
+            for record in run_block(self._open, context, index):
+                self._launches[record.hashes.key].append(record)
+            self._finish([prepared for prepared in self._open if not self._goes_on(prepared)])
+
+    def _goes_on(self, prepared: PreparedCell) -> bool:
+        return self._launches[prepared.cell.key][-1].status in TIMED_ON
+
+    def _take_finished_blocks(self) -> int:
+        """Use the whole blocks of a run that was killed before its cells had all their launches. Returns how many."""
+        blocks = [self._launches_by_block(prepared) for prepared in self._cells]
+        shared = set.intersection(*(set(launches) for launches in blocks))
+        first = blocks[0]
+        chosen = sorted(shared, key=lambda block: first[block].started_at)[: self._run.matrix.protocol.blocks]
+        for prepared, launches in zip(self._cells, blocks, strict=True):
+            self._launches[prepared.cell.key] = [launches[block] for block in chosen]
+        if chosen:
+            self._run.services.reporter.note(f"Took {len(chosen)} finished block(s) from a former run.")
+        return len(chosen)
+
+    def _launches_by_block(self, prepared: PreparedCell) -> Mapping[str, LaunchRecord]:
+        stored = self._run.services.store.launches(prepared.cell.key)
+        return {x.block_id: x for x in stored if x.hashes == prepared.hashes and x.status is Status.OK}
+
+    # --- results ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, cells: Sequence[PreparedCell]) -> None:
+        for prepared in list(cells):  # a copy: adding a result closes its cell
+            status, error = summary.overall_status(self._launches[prepared.cell.key])
+            self._add_result(prepared, status, error)
+
+    def _keep_interrupted(self) -> None:
+        error = CellError(type="interrupted", message="the run was interrupted before this cell had all its launches")
+        for prepared in list(self._open):
+            with contextlib.suppress(HarnessError):
+                self._add_result(prepared, Status.INTERRUPTED, error)
+
+    def _add_result(self, prepared: PreparedCell, status: Status, error: CellError | None) -> None:
+        self._open.remove(prepared)
+        records = self._launches[prepared.cell.key]
+        provided = self._run.stacks.provide(prepared.backend.stack)
+        metadata = self._run.facts.of_measured_cell(prepared, provided, records, status, error)
+        numbers = self._measure(prepared)
+        self._run.finish(Result(key=prepared.cell.key, metadata=metadata, measurements=numbers, config=prepared.cell))
+
+    def _measure(self, prepared: PreparedCell) -> Measurements:
+        mine = self._measured(self._launches[prepared.cell.key])
+        baseline = self._baseline()
+        if baseline is prepared:
+            return summary.measure(mine, mine)
+        if baseline:
+            return summary.measure(mine, self._measured(self._launches[baseline.cell.key]))
+        return summary.measure(mine, self._measured(self._resumed_baseline) if self._resumed_baseline else None)
+
+    def _baseline(self) -> PreparedCell | None:
+        name = self._run.matrix.protocol.baseline
+        return next((prepared for prepared in self._cells if prepared.cell.backend == name), None)
+
+    def _measured(self, records: Sequence[LaunchRecord]) -> list[summary.MeasuredLaunch]:
+        store = self._run.services.store
+        return [
+            summary.read_launch(record, store.launch_folder(record.hashes.key, record.launch_id), store.root)
+            for record in records
+        ]
+
+    # --- what blocks share ------------------------------------------------------------------------------------------
+
+    def _context(self) -> BlockContext:
+        services = self._run.services
+        context = BlockContext(
+            executor=services.executor,
+            protocol=self._run.matrix.protocol,
+            reference=Reference(None, "not made yet"),
+            folder=services.store.launch_folder,
+            keep=services.store.add_launch,
+            observe=self._run.observers.event,
+            doing=services.reporter.doing,
+        )
+        return replace(context, reference=self._reference(context))
+
+    def _reference(self, context: BlockContext) -> Reference:
+        name = self._run.matrix.protocol.reference
+        backend = self._run.services.plugins.backends.get(name)
+        if backend is None:
+            return Reference(None, f"backend {name} is not installed")
+        prepared = self._run.prepare(reference.reference_cell(self._cells[0].cell, backend), backend)
+        if isinstance(prepared, str):
+            return Reference(None, f"{name}: {prepared}")
+        found = reference.obtain(prepared, context)
+        if found.reason:
+            self._run.services.reporter.note(
+                f"No reference, so results of this workload stay unverified: {found.reason}"
+            )
+        return found

@@ -1,0 +1,89 @@
+"""The stacks of a run: provided once each, and able to run a tool (such as the one that makes random checkpoints)."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.executors.base import Executor, LaunchSpec, Progress, Provided
+from harness.model import Backend, HarnessError, Stack
+
+TOOL_TIMEOUT_S = 1800.0
+
+
+class Stacks:
+    """Remembers what the executor has provided."""
+
+    def __init__(self, executor: Executor, backends: Mapping[str, Backend], progress: Progress) -> None:
+        self._executor = executor
+        self._all = {backend.stack.name: backend.stack for backend in backends.values()}
+        self._progress = progress
+        self._provided: dict[str, Provided] = {}
+
+    def provide(self, stack: Stack) -> Provided:
+        """The stack, made on first use. Raises HarnessError."""
+        if stack.name not in self._provided:
+            self._provided[stack.name] = self._executor.provide(stack, self._progress)
+        return self._provided[stack.name]
+
+    def make_checkpoint(self, spec_json: Path, out_dir: Path) -> None:
+        """Run the checkpoint maker of the first stack that has one. Raises HarnessError."""
+        stack = _with_maker(self._all.values())
+        assert stack.checkpoint_maker is not None
+        self._progress(f"making the checkpoint in stack {stack.name}")
+        self.provide(stack)
+        arguments = ("-m", stack.checkpoint_maker)
+        self._run_tool(stack, arguments, (spec_json, out_dir))
+
+    def _run_tool(self, stack: Stack, arguments: Sequence[str], paths: Sequence[Path]) -> None:
+        with tempfile.TemporaryDirectory(prefix="harness-tool-") as scratch:
+            launch = LaunchSpec(
+                launch_id=f"tool-{uuid.uuid4().hex[:8]}",
+                stack=stack,
+                folder=paths[-1],
+                scratch=Path(scratch),
+                readable=paths[:-1],
+            )
+            visible = [self._executor.visible(launch, path) for path in paths]
+            argv = self._executor.command(launch, [*arguments, *visible])
+            returncode, log = self._run(argv, launch)
+        if returncode != 0:
+            raise HarnessError(f"`{arguments[-1]}` failed in stack {stack.name} (exit code {returncode}): {_tail(log)}")
+
+    def _run(self, argv: Sequence[str], launch: LaunchSpec) -> tuple[int, str]:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._executor.environment(launch),
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=TOOL_TIMEOUT_S)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            return -1, f"not done after {TOOL_TIMEOUT_S:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                self._executor.kill(launch, process.pid)
+            process.wait()
+
+
+def _with_maker(stacks: Iterable[Stack]) -> Stack:
+    for stack in stacks:
+        if stack.checkpoint_maker:
+            return stack
+    raise HarnessError(
+        "No installed backend can make random checkpoints: install harness-pytorch, or use a package: or path: model."
+    )
+
+
+def _tail(log: str, lines: int = 5) -> str:
+    return " | ".join(line.strip() for line in log.strip().splitlines()[-lines:]) or "it printed nothing"

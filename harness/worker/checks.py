@@ -1,0 +1,49 @@
+"""What a runner hands over, checked where a mistake would otherwise show up later and further away."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from harness.worker.api import Facts, Runner
+
+
+def build_runner(path: str) -> Runner:
+    """Import "module:Class" and build it without arguments. Raises ImportError, or TypeError for what is no runner."""
+    module_name, _, class_name = path.partition(":")
+    module = importlib.import_module(module_name)
+    if not hasattr(module, class_name):
+        raise ImportError(f"module {module_name} has no class {class_name!r}, which the backend names as its runner")
+    runner: Runner = getattr(module, class_name)()
+    check_members(runner, Runner)
+    return runner
+
+
+def check_members(candidate: object, protocol: type) -> None:
+    """Raise TypeError naming every member of the protocol that the candidate lacks."""
+    members = dict.fromkeys([*protocol.__annotations__, *vars(protocol)])
+    missing = [name for name in members if not name.startswith("_") and not hasattr(candidate, name)]
+    if missing:
+        kind = protocol.__name__
+        raise TypeError(
+            f"{type(candidate).__name__} is no {kind}: it lacks {', '.join(missing)}; see {kind} in {protocol.__module__}"
+        )
+
+
+def facts_as_json(facts: Facts) -> dict[str, dict[str, Any]]:
+    """Facts as they travel. Raises TypeError naming the first fact that is no JSON value."""
+    if not isinstance(facts, Facts):
+        raise TypeError(f"facts() returned {type(facts).__name__}, not harness.worker.api.Facts")
+    parts = {"effective": facts.effective, "versions": facts.versions, "details": facts.details}
+    return {part: _json_object(part, values) for part, values in parts.items()}
+
+
+def _json_object(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in values.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the fact {part}.{name} is no JSON value: {error}") from None
+    return dict(values)

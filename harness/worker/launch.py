@@ -1,0 +1,202 @@
+"""One launch, seen from inside: carries out commands on one runner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.protocol import (
+    Close,
+    Closed,
+    Command,
+    Event,
+    Import,
+    Imported,
+    Job,
+    Memory,
+    MemoryRead,
+    Open,
+    Outputs,
+    OutputsWritten,
+    PhaseStarted,
+    ProtocolError,
+    Ready,
+    Round,
+    Samples,
+    WarmedUp,
+    WarmUp,
+)
+from harness.worker.api import Operation, Runner
+from harness.worker.arrays import inputs_sha256, read_inputs, slots_of, write_npz
+from harness.worker.checks import build_runner, facts_as_json
+from harness.worker.coldstart import ColdStart, cold_start, reasons_without_stages
+from harness.worker.memory import Reading, memory_pass, peak_rss
+from harness.worker.timing import Clock, TimingLoop, clock_cost_ns
+from harness.worker.warmup import warm_up
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """After Import: a runner that has loaded nothing."""
+
+    job: Job
+    runner: Runner
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """After Open: an operation that has made its first call."""
+
+    folder: Path  # launch folder
+    runner: Runner
+    operation: Operation
+    slots: int
+    loop: TimingLoop
+    cold_start_peak: Reading
+
+
+class Launch:
+    """Carries out one command at a time; `phase` is what it is doing or did last."""
+
+    def __init__(self, say: Callable[[Event], None], clock: Clock = time.perf_counter_ns) -> None:
+        self.phase = "import"
+        self._say = say
+        self._clock = clock
+        self._announced: str | None = None
+        self._imported: _Imported | None = None
+        self._opened: _Opened | None = None
+
+    def carry_out(self, command: Command) -> Event:
+        """The command's answer. Raises ProtocolError for a command out of order, and whatever the runner raises."""
+        match command:
+            case Import():
+                return self._import(command)
+            case Open():
+                return self._open(self._after_import(command))
+            case Outputs():
+                return self._outputs(command, self._after_open(command))
+            case WarmUp():
+                return self._warm_up(command, self._after_open(command))
+            case Round():
+                return self._round(command, self._after_open(command))
+            case Memory():
+                return self._memory(command, self._after_open(command))
+            case Close():
+                return self._close()
+
+    # --- the order of commands --------------------------------------------------------------------------------------
+
+    def _after_import(self, command: Command) -> _Imported:
+        if self._imported is None:
+            raise ProtocolError(f"the command {command.kind!r} came before 'import'")
+        return self._imported
+
+    def _after_open(self, command: Command) -> _Opened:
+        if self._opened is None:
+            raise ProtocolError(f"the command {command.kind!r} came before 'open'")
+        return self._opened
+
+    def _announce(self, phase: str) -> None:
+        """Tell the host once per phase, not once per round: it should sleep while calls are timed."""
+        self.phase = phase
+        if phase != self._announced:
+            self._announced = phase
+            self._say(PhaseStarted(phase))
+
+    # --- the commands -----------------------------------------------------------------------------------------------
+
+    def _import(self, command: Import) -> Imported:
+        if self._imported is not None:
+            raise ProtocolError("the command 'import' came twice: a worker is for one launch")
+        self._announce("import")
+        started = self._clock()
+        runner = build_runner(command.job.runner)
+        import_ns = self._clock() - started
+        self._imported = _Imported(command.job, runner)
+        return Imported(import_ns)
+
+    def _open(self, imported: _Imported) -> Ready:
+        if self._opened is not None:
+            raise ProtocolError("the command 'open' came twice: a launch has one cold start")
+        job, runner = imported.job, imported.runner
+        self._announce("load")
+        inputs = read_inputs(Path(job.inputs))
+        slots, sha256 = slots_of(inputs), inputs_sha256(inputs)
+        started = cold_start(runner, job, slots, self._announce, self._clock)
+        peak = peak_rss()
+        loop = TimingLoop(started.operation, len(slots), runner.compilations, self._clock)
+        self._opened = _Opened(Path(job.folder), runner, started.operation, len(slots), loop, peak)
+        return self._ready(runner, started, sha256)
+
+    def _ready(self, runner: Runner, started: ColdStart, sha256: str) -> Ready:
+        return Ready(
+            stages=started.stages,
+            not_applicable=reasons_without_stages(started.stages, runner.not_applicable),
+            cold_start_ns=started.elapsed_ns,
+            clock_ns=clock_cost_ns(self._clock),
+            items={name: int(count) for name, count in started.operation.items.items()},
+            compilations=runner.compilations(),
+            inputs_sha256=sha256,
+            facts=facts_as_json(runner.facts()),
+        )
+
+    def _outputs(self, command: Outputs, opened: _Opened) -> OutputsWritten:
+        self._announce("outputs")
+        name = f"outputs-{command.label}"
+        folder = opened.folder / name
+        folder.mkdir(exist_ok=True)
+        for slot in range(opened.slots):
+            opened.operation.begin(slot)
+            opened.operation.call()
+            opened.operation.wait()
+            write_npz(folder / f"slot-{slot}.npz", opened.operation.outputs())
+        return OutputsWritten(name, opened.slots)
+
+    def _warm_up(self, command: WarmUp, opened: _Opened) -> WarmedUp:
+        self._announce("warmup")
+        return warm_up(opened.loop, command, self._clock)
+
+    def _round(self, command: Round, opened: _Opened) -> Samples:
+        rounds = {"latency": self._latency_round, "throughput": self._throughput_round}
+        if command.mode not in rounds:
+            raise ProtocolError(f"a round of mode {command.mode!r}; there are {' and '.join(rounds)}")
+        self._announce("steady")
+        return rounds[command.mode](command, opened)
+
+    def _latency_round(self, command: Round, opened: _Opened) -> Samples:
+        settle_calls, stretch = opened.loop.latency_round(command)
+        file = f"round-{command.index}.npz"
+        write_npz(opened.folder / file, stretch.arrays())
+        return Samples(
+            index=command.index,
+            mode=command.mode,
+            calls=len(stretch.total_ns),
+            settle_calls=settle_calls,
+            elapsed_ns=stretch.elapsed_ns,
+            compilations=opened.runner.compilations(),
+            file=file,
+        )
+
+    def _throughput_round(self, command: Round, opened: _Opened) -> Samples:
+        settle_calls, stretch = opened.loop.throughput_round(command)
+        return Samples(
+            index=command.index,
+            mode=command.mode,
+            calls=stretch.calls,
+            settle_calls=settle_calls,
+            elapsed_ns=stretch.elapsed_ns,
+            compilations=opened.runner.compilations(),
+            file=None,
+        )
+
+    def _memory(self, command: Memory, opened: _Opened) -> MemoryRead:
+        self._announce("memory")
+        return memory_pass(opened.runner, lambda: opened.loop.latency(command.calls), opened.cold_start_peak)
+
+    def _close(self) -> Closed:
+        self._announce("close")
+        if self._opened is not None:
+            self._opened.runner.close()
+        return Closed()

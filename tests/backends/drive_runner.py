@@ -1,0 +1,96 @@
+"""`python -I drive_runner.py JOB.json INPUTS.npz FOLDER`: leads one runner through a launch, inside its stack.
+
+Writes FOLDER/report.json and FOLDER/slot-{i}.npz. INPUTS holds each input as (slots, batch, ...). What the worker would do is
+done here in its order, and told in full, so that tests can look at what the worker keeps to itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.worker.api import Job, Operation, Runner
+
+WATCHED = ("torch.nn.parameter.Parameter", "onnxruntime.capi.onnxruntime_inference_collection.InferenceSession")
+"""Objects that a closed runner must have let go of."""
+
+FRAMEWORKS = ("jax", "onnx", "onnxruntime", "optimum", "torch", "transformers")
+
+
+def main(job_file: str, inputs_file: str, folder: str) -> None:
+    settings = json.loads(Path(job_file).read_text())
+    extra = settings.pop("extra_shape", None)
+    job = Job(**settings)
+    inputs = dict(np.load(inputs_file))
+    slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(len(inputs["input_ids"]))]
+    report = launch(job, slots, Path(folder), extra)
+    (Path(folder) / "report.json").write_text(json.dumps(report))
+
+
+def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int | None) -> dict[str, Any]:
+    module, _, name = job.runner.partition(":")
+    runner = getattr(importlib.import_module(module), name)()
+    report: dict[str, Any] = {"is_runner": isinstance(runner, Runner)}
+    started = time.perf_counter_ns()
+    stages = {"load": runner.load(job), "prepare": runner.prepare()}
+    report["compilations"] = [runner.compilations()]
+    operation = runner.operation(job.operation, slots)
+    stages["compile"] = operation.compile()
+    if all(stage != "first_call" for stage, _ in stages["compile"]):
+        stages["first_call"] = [("first_call", _timed_call(operation, 0))]
+    report["cold_start_ns"] = time.perf_counter_ns() - started
+    report |= {"stages": stages, "is_operation": isinstance(operation, Operation), "items": operation.items}
+    report["compilations"].append(runner.compilations())
+    facts = runner.facts()
+    report |= {"effective": facts.effective, "versions": facts.versions, "details": facts.details}
+    _write_outputs(operation, len(slots), folder)
+    report |= {"memory": runner.memory(reset=True), "not_applicable": dict(runner.not_applicable)}
+    report["frameworks_imported"] = [name for name in FRAMEWORKS if name in sys.modules]
+    report["compilations"].append(runner.compilations())
+    if extra_shape is not None:
+        _timed_call(runner.operation(job.operation, [_shortened(slots[0], extra_shape)]), 0)
+        report["compilations"].append(runner.compilations())
+    del operation
+    report["alive_before_close"] = _alive()
+    runner.close()
+    report["alive_after_close"] = _alive()
+    return report
+
+
+def _timed_call(operation: Operation, slot: int) -> int:
+    started = time.perf_counter_ns()
+    operation.begin(slot)
+    operation.call()
+    operation.wait()
+    return time.perf_counter_ns() - started
+
+
+def _write_outputs(operation: Operation, slots: int, folder: Path) -> None:
+    """All are taken before any is written: outputs must not change under later calls."""
+    outputs = []
+    for slot in range(slots):
+        _timed_call(operation, slot)
+        outputs.append(operation.outputs())
+    for slot, arrays in enumerate(outputs):
+        np.savez(folder / f"slot-{slot}.npz", **arrays)
+
+
+def _shortened(slot: Mapping[str, Any], length: int) -> dict[str, Any]:
+    return {name: np.ascontiguousarray(array[:, :length]) for name, array in slot.items()}
+
+
+def _alive() -> int:
+    gc.collect()
+    return sum(f"{type(each).__module__}.{type(each).__qualname__}" in WATCHED for each in gc.get_objects())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

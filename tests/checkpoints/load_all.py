@@ -1,0 +1,50 @@
+"""Runs in a stack: `load_all.py OUT FOLDER...` loads each checkpoint with every head it may be asked for, and calls it.
+
+OUT.npz gets the outputs, each named `FOLDER's index/head/output`; OUT.json {"transformers": version, "left to chance": weights}.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+HEADS = {
+    "bert": ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
+    "gpt2": ("", "ForCausalLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
+    "llama": ("", "ForCausalLM", "ForSequenceClassification"),
+    "mistral": ("", "ForCausalLM", "ForSequenceClassification"),
+    "resnet": ("", "ForImageClassification"),
+    "t5": ("", "ForSeq2SeqLM"),
+    "vit": ("", "ForImageClassification"),
+}
+
+
+def inputs(family):
+    random = np.random.RandomState(0)
+    if family in ("resnet", "vit"):
+        return {"pixel_values": torch.tensor(random.random_sample((2, 3, 64, 64)) * 2 - 1, dtype=torch.float32)}
+    ids = torch.tensor(random.randint(3, 1000, (2, 24)))
+    return {"input_ids": ids, "decoder_input_ids": ids[:, :5]} if family == "t5" else {"input_ids": ids}
+
+
+def main(out, *folders):
+    arrays, left = {}, {}
+    for index, folder in enumerate(folders):
+        family = json.loads(Path(folder, "config.json").read_text())["model_type"]
+        for head in HEADS[family]:
+            model, told = getattr(transformers, f"AutoModel{head}").from_pretrained(folder, output_loading_info=True)
+            with torch.inference_mode():
+                outputs = model.eval()(**inputs(family))
+            tensors = {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+            arrays |= {f"{index}/{head}/{name}": tensor.numpy() for name, tensor in tensors.items()}
+            if told["missing_keys"] or told["mismatched_keys"]:
+                left[f"{family} {head}"] = sorted(map(str, [*told["missing_keys"], *told["mismatched_keys"]]))
+    np.savez(f"{out}.npz", **arrays)
+    Path(f"{out}.json").write_text(json.dumps({"transformers": transformers.__version__, "left to chance": left}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,114 @@
+"""Checkpoints that the real maker makes mean the same to both generations of Transformers, each in its real stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from harness_onnxruntime import plugin as onnxruntime
+from harness_pytorch import plugin as pytorch
+
+from harness import cache, checkpoints
+from harness.checkpoints import Checkpoint
+from harness.executors.venv import VenvExecutor
+from harness.stacks import Stacks
+
+pytestmark = pytest.mark.stacks
+
+ENVIRONMENTS = cache.room("environments")  # the user's own: before any test has a cache of its own
+SOURCES = (
+    "random:bert",
+    "random:gpt2",
+    "random:llama?rope_theta=50&tie_word_embeddings=true",  # a theta that a generation may miss shows here
+    "random:mistral?sliding_window=null",
+    "random:resnet",
+    "random:t5",
+    "random:vit",
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one generation made of all checkpoints."""
+
+    outputs: Mapping[str, npt.NDArray[Any]]  # by "source's index/head/output"
+    report: Mapping[str, Any]
+
+    def of(self, source: str) -> dict[str, npt.NDArray[Any]]:
+        return {name: array for name, array in self.outputs.items() if name.startswith(f"{SOURCES.index(source)}/")}
+
+
+def offered() -> dict[str, Any]:
+    plugins = (pytorch, onnxruntime)
+    return {backend.name: backend for plugin in plugins for backend in plugin.harness_register_backends()}
+
+
+@pytest.fixture(scope="module")
+def stacks() -> Stacks:
+    return Stacks(VenvExecutor(ENVIRONMENTS), offered(), lambda _: None)
+
+
+def make(source: str, stacks: Stacks, folder: Path) -> Checkpoint:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE", str(folder))
+        return checkpoints.materialise(checkpoints.identify(source), stacks.make_checkpoint, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def made(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
+    folder = tmp_path_factory.mktemp("made")
+    return {source: make(source, stacks, folder) for source in SOURCES}
+
+
+@pytest.fixture(scope="module")
+def generations(
+    stacks: Stacks, made: Mapping[str, Checkpoint], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Loaded, Loaded]:
+    """Transformers 5 and 4.57."""
+
+    def load(backend: str) -> Loaded:
+        python = stacks.provide(offered()[backend].stack).python
+        out = tmp_path_factory.mktemp(backend) / "told"
+        folders = [str(checkpoint.folder) for checkpoint in made.values()]
+        command = [str(python), "-I", str(Path(__file__).with_name("load_all.py")), str(out), *folders]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return Loaded(dict(np.load(f"{out}.npz")), json.loads(Path(f"{out}.json").read_text()))
+
+    return load("eager"), load("onnxruntime")
+
+
+def test_the_two_stacks_are_of_two_generations(generations: tuple[Loaded, Loaded]) -> None:
+    assert [loaded.report["transformers"][0] for loaded in generations] == ["5", "4"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_both_generations_compute_the_same(source: str, generations: tuple[Loaded, Loaded]) -> None:
+    five, four = (loaded.of(source) for loaded in generations)
+    assert five.keys() == four.keys()
+    assert len(five) >= 2
+    for name in five:
+        np.testing.assert_allclose(four[name], five[name], atol=1e-5, err_msg=name)
+
+
+def test_no_weight_of_any_head_is_left_to_chance(generations: tuple[Loaded, Loaded]) -> None:
+    assert [loaded.report["left to chance"] for loaded in generations] == [{}, {}]
+
+
+@pytest.mark.parametrize("source", ["random:bert", "random:gpt2", SOURCES[2], SOURCES[3]])
+def test_logits_are_large_enough_to_compare(source: str, generations: tuple[Loaded, Loaded]) -> None:
+    (logits,) = (array for name, array in generations[0].of(source).items() if name.endswith("LM/logits"))
+    assert 1.2 < logits.std() < 2
+
+
+def test_the_same_options_give_the_same_bytes(stacks: Stacks, made: Mapping[str, Checkpoint], tmp_path: Path) -> None:
+    again = make("random:bert", stacks, tmp_path / "again")
+    other = make("random:bert?seed=1", stacks, tmp_path / "other")
+    assert again.sha256 == made["random:bert"].sha256 != other.sha256

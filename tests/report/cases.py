@@ -1,0 +1,197 @@
+"""Inputs of the golden tests: `{name}.txt` beside this file holds exactly what each renders to.
+
+After an intended change: `PYTHONPATH=tests python -m report.cases` from the repository's root, then read the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from store.factories import a_cell, a_failure, a_result, some_hashes
+
+from harness.model import Cell, CellError, Measurements, PlannedCell, Result, Status
+from harness.report.terminal import render_plan, render_results
+
+EAGER = {
+    "load_s": 0.412,
+    "first_call_s": 0.0981,
+    "cold_start_s": 0.5203,
+    "median_latency_s": 0.0466,
+    "throughput": 21.41,
+    "ratio_to_baseline": 1.0,
+    "break_even": "baseline",
+    "parity_max_abs": 0.0,
+    "reasons": {
+        "prepare_s": "nothing to prepare",
+        "compile_s": "eager compiles nothing",
+        "break_even_calls": "this is the baseline",
+    },
+}
+ORT = {
+    "prepare_s": 6.12,
+    "compile_s": 0.4123,
+    "first_call_s": 0.0251,
+    "cold_start_s": 6.559,
+    "median_latency_s": 0.02531,
+    "throughput": 39.61,
+    "ratio_to_baseline": 1.841,
+    "break_even": "after 285",
+    "break_even_calls": 285,
+    "parity_max_abs": 1.04e-5,
+    "reasons": {"load_s": "the session loads the weights"},
+}
+
+
+def measured(numbers: dict[str, Any], **changes: Any) -> Measurements:
+    plain = {"throughput_unit": "samples/s", "launches": 2, "samples": 80, "parity_passed": True}
+    return Measurements(**{**plain, **numbers, **changes})
+
+
+def eager(**cell: Any) -> Result:
+    return a_result(a_cell(**cell), measurements=measured(EAGER))
+
+
+def ort(cell: dict[str, Any] | None = None, **changes: Any) -> Result:
+    return a_result(a_cell(backend="onnxruntime", **(cell or {})), measurements=measured(ORT, **changes))
+
+
+def slower(result: Result, factor: float) -> Result:
+    """As at a larger batch: what takes long in steady state takes longer."""
+    numbers = result.measurements.model_copy(
+        update={name: getattr(result.measurements, name) * factor for name in ("median_latency_s", "first_call_s")}
+    )
+    return result.model_copy(update={"measurements": numbers})
+
+
+def quick(colour: bool = False) -> str:
+    workloads = [[eager(), ort()], [slower(eager(batch_size=8), 7.1), slower(ort({"batch_size": 8}), 6.4)]]
+    return render_results([result for workload in workloads for result in workload], colour=colour)
+
+
+def in_colour() -> str:
+    return render_results([eager(), ort(), unsupported("flax"), a_failure(a_cell(backend="compile"))], colour=True)
+
+
+def unsupported(backend: str) -> Result:
+    return a_result(a_cell(backend=backend), Status.UNSUPPORTED, reason="there is no Flax class for qwen2")
+
+
+def unranked(backend: str, status: Status, **metadata: Any) -> Result:
+    numbers = measured(ORT, median_latency_s=0.02, parity_max_abs=0.523, parity_passed=False, launches=1)
+    return a_result(a_cell(backend=backend), status, measurements=numbers, **metadata)
+
+
+def every_ending() -> str:
+    failed = CellError(
+        type="RuntimeError", message="no kernel\n  for \x1b[31mthis\x1b[0m shape\t" + "x " * 200, stage="load"
+    )
+    killed = CellError(type="out_of_memory", message="killed by the kernel (signal 9)", stage="compile")
+    timeout = CellError(type="timeout", message="no answer within 900 s", stage="prepare")
+    differs = CellError(type="parity", message="last_hidden_state differs by 0.523, allowed 0.001", stage="before")
+    results = [
+        unsupported("flax"),
+        a_result(a_cell(backend="dropped"), Status.SKIPPED, reason="left out by plugin harness_sampler"),
+        a_result(a_cell(backend="compile"), Status.FAILED, error=failed),
+        a_result(a_cell(backend="big"), Status.OUT_OF_MEMORY, error=killed),
+        a_result(a_cell(backend="slow"), Status.TIMEOUT, error=timeout),
+        a_result(a_cell(backend="a_backend_of_a_long_name", options={"x": 1}), Status.INTERRUPTED),
+        unranked("int8", Status.PARITY_FAILED, error=differs),
+        unranked("one-thread", Status.MISMATCH, reason="threads: 2 requested, 1 in effect"),
+        unranked("restless", Status.UNSTABLE, reason="no three windows agreed within 60 s"),
+        unranked("judgeless", Status.UNVERIFIED, reason="no reference: backend eager is not installed"),
+        eager(),
+        ort(),
+    ]
+    return render_results(results)
+
+
+def baseline_leads() -> str:
+    never = {"median_latency_s": 0.05215, "ratio_to_baseline": 0.894, "break_even": "never", "break_even_calls": None}
+    return render_results([ort(**never), eager()])
+
+
+def no_baseline() -> str:
+    nothing = {"ratio_to_baseline": None, "break_even": None, "break_even_calls": None}
+    reasons = {"ratio_to_baseline": "no baseline in this workload", "break_even": "no baseline in this workload"}
+    one, other = ({**nothing, "reasons": reasons, "median_latency_s": latency} for latency in (0.025, 0.031))
+    return render_results([ort({"options": {"level": "all"}}, **other), ort({"options": {"level": "basic"}}, **one)])
+
+
+def nothing_ranked() -> str:
+    return render_results([unsupported("flax"), a_failure(a_cell(backend="compile"))])
+
+
+def alone() -> str:
+    return render_results([eager(operation="prefill", threads=1, model="path:/models/my bert", inputs={"seed": 3})])
+
+
+def two_hosts() -> str:
+    cell = a_cell(backend="onnxruntime")
+    elsewhere = some_hashes(cell, host_hash="8" * 64)
+    return render_results([eager(), a_result(cell, measurements=measured(ORT), hashes=elsewhere)])
+
+
+def extremes() -> str:
+    tiny = dict.fromkeys(("load_s", "prepare_s", "compile_s", "first_call_s"), 1.234e-06)
+    huge = dict.fromkeys(("load_s", "prepare_s", "compile_s", "first_call_s", "median_latency_s"), 12345.6)
+    quick_call = {"median_latency_s": None, "throughput": 1.23e6, "ratio_to_baseline": None, "parity_max_abs": 1e-12}
+    short = {"median_latency_s": "a call takes under 100 µs: too short to time one by one, see throughput"}
+    options = {
+        "graph_optimisation": "everything",
+        "quantisation": "int8-dynamic-per-channel",
+        "arena": True,
+        "spin": False,
+    }
+    return render_results(
+        [
+            eager(),
+            ort(**{**tiny, **quick_call, "break_even": None, "break_even_calls": None, "reasons": short}),
+            ort({"options": options}, **huge, break_even="until 999999", throughput=1.2e-3, ratio_to_baseline=3.7e-6),
+            ort(
+                {"compile_cache": "warm"},
+                break_even="always",
+                break_even_calls=1,
+                ratio_to_baseline=1234.5,
+                median_latency_s=3.77e-5,
+            ),
+        ]
+    )
+
+
+def nothing() -> str:
+    return render_results([])
+
+
+def plan() -> str:
+    cells: list[Cell] = [
+        a_cell(batch_size=batch, backend=backend, options=options)
+        for batch in (1, 8)
+        for backend, options in (("eager", {}), ("onnxruntime", {"level": "basic"}))
+    ]
+    unable = a_cell(model="random:bert?layers=2", checkpoint="random:bert?layers=2", backend="flax")
+    reason = (
+        "sequence length 4096 is beyond the 512 positions that this model has; nothing longer can be run on any backend"
+    )
+    planned = [PlannedCell(cell) for cell in cells]
+    return render_plan(
+        [*planned, PlannedCell(unable, Status.UNSUPPORTED, reason), PlannedCell(a_cell(backend="x"), Status.SKIPPED)]
+    )
+
+
+CASES: dict[str, Callable[[], str]] = {
+    case.__name__: case
+    for case in (
+        quick, in_colour, every_ending, baseline_leads, no_baseline, nothing_ranked, alone, two_hosts, extremes, nothing, plan
+    )
+}  # fmt: skip
+
+
+def golden(name: str) -> Path:
+    return Path(__file__).with_name(f"{name}.txt")
+
+
+if __name__ == "__main__":
+    for name, case in CASES.items():
+        golden(name).write_text(case(), encoding="utf-8")

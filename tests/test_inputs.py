@@ -1,0 +1,281 @@
+"""Inputs are seeded, fill their shape, fit the model, and differ from slot to slot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, WordLevel
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
+
+from harness import inputs
+from harness.checkpoints import Checkpoint
+from harness.inputs import Inputs, make_inputs, refusal
+from harness.model import Cell, HarnessError, InputSpec
+from harness.worker.arrays import inputs_sha256, read_inputs
+
+BERT = {
+    "model_type": "bert",
+    "vocab_size": 1000,
+    "max_position_embeddings": 64,
+    "type_vocab_size": 2,
+    "pad_token_id": 0,
+}
+GPT2 = {"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "bos_token_id": 5, "eos_token_id": [6, 7]}
+VIT = {"model_type": "vit", "num_channels": 3, "image_size": 8}
+RESNET = {"model_type": "resnet", "num_channels": 1}
+T5 = {"model_type": "t5", "vocab_size": 1000, "is_encoder_decoder": True}
+CLS, SEP, PAD = 1, 2, 0
+
+
+def cell(**changes: Any) -> Cell:
+    fields = {"model": "path:tiny", "checkpoint": "path:sha256:0", "threads": 1, "backend": "eager"}
+    return Cell(**{**fields, "batch_size": 2, "sequence_length": 16, **changes})
+
+
+def checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint("path:sha256:0", folder, "0" * 64, config, None)
+
+
+def tokenizer(largest_id: int = 999) -> Tokenizer:
+    """A word a token, [CLS] and [SEP] around them; its file pads and cuts off, as many a checkpoint's does."""
+    vocabulary = {"[PAD]": PAD, "[CLS]": CLS, "[SEP]": SEP, "[UNK]": 3}
+    vocabulary |= {word: 4 + index for index, word in enumerate(inputs._WORDS)}
+    vocabulary["last"] = largest_id
+    made = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    made.normalizer = Lowercase()
+    made.pre_tokenizer = WhitespaceSplit()
+    made.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
+    made.enable_padding(length=40)
+    made.enable_truncation(max_length=5)
+    return made
+
+
+def arrays(made: Inputs) -> dict[str, npt.NDArray[Any]]:
+    return read_inputs(made.folder)
+
+
+@pytest.fixture
+def with_tokenizer(tmp_path: Path) -> Checkpoint:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    tokenizer().save(str(folder / "tokenizer.json"))
+    return checkpoint(folder, BERT)
+
+
+# --- every kind -----------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_is_the_one_that_the_worker_computes(tmp_path: Path) -> None:
+    made = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
+    assert made.sha256 == inputs_sha256(arrays(made))
+    assert made.names == ("attention_mask", "input_ids", "token_type_ids") == tuple(arrays(made))
+
+
+@pytest.mark.parametrize("config", [BERT, GPT2, VIT])
+def test_all_slots_differ_and_so_do_their_rows(tmp_path: Path, config: dict[str, Any]) -> None:
+    made = arrays(make_inputs(cell(), checkpoint(tmp_path, config), tmp_path))
+    varied = made.get("input_ids", made.get("pixel_values"))
+    assert varied is not None
+    assert varied.shape[:2] == (8, 2)
+    assert len({row.tobytes() for slot in varied for row in slot}) == 16
+
+
+def test_all_slots_differ_where_few_tokens_could_be_drawn(tmp_path: Path) -> None:
+    few = {**GPT2, "vocab_size": 12}  # nine of them ordinary
+    made = arrays(make_inputs(cell(batch_size=1, sequence_length=1), checkpoint(tmp_path, few), tmp_path))
+    assert len(set(made["input_ids"].ravel())) == 8
+
+
+def test_what_cannot_give_eight_different_slots_is_refused(tmp_path: Path) -> None:
+    too_few = {**GPT2, "vocab_size": 10}
+    with pytest.raises(HarnessError, match="no more than 7 different inputs"):
+        make_inputs(cell(batch_size=1, sequence_length=1), checkpoint(tmp_path, too_few), tmp_path)
+
+
+def test_a_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
+    """Golden: a change here needs another `GENERATOR`."""
+    made = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
+    assert arrays(made)["input_ids"][0, 0, :6].tolist() == [132, 611, 776, 788, 842, 844]
+    assert made.sha256[:16] == "e91ee97d48af33a1"
+
+
+def test_another_seed_gives_other_bytes(tmp_path: Path) -> None:
+    made = {
+        make_inputs(cell(inputs=InputSpec(seed=seed)), checkpoint(tmp_path, BERT), tmp_path).sha256
+        for seed in (0, 1, 2)
+    }
+    assert len(made) == 3
+
+
+def test_inputs_are_made_once_for_all_backends(tmp_path: Path) -> None:
+    one = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
+    other = make_inputs(cell(backend="onnxruntime", threads=2), checkpoint(tmp_path, BERT), tmp_path)
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 3},
+        {"sequence_length": 17},
+        {"task": "fill-mask"},
+        {"inputs": InputSpec(seed=1)},
+        {"inputs": InputSpec(slots=4)},
+    ],
+)
+def test_another_workload_has_inputs_of_its_own(tmp_path: Path, change: dict[str, Any]) -> None:
+    one = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
+    assert make_inputs(cell(**change), checkpoint(tmp_path, BERT), tmp_path).folder != one.folder
+
+
+def test_another_checkpoint_has_inputs_of_its_own(tmp_path: Path) -> None:
+    one = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
+    other = replace(checkpoint(tmp_path, BERT), sha256="1" * 64)
+    assert make_inputs(cell(), other, tmp_path).folder != one.folder
+
+
+def test_they_lie_in_the_cache_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    assert make_inputs(cell(), checkpoint(tmp_path, BERT)).folder.is_relative_to(tmp_path / "cache" / "inputs")
+
+
+def test_a_generator_that_this_harness_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="inputs of generator 2 were asked for"):
+        make_inputs(cell(inputs=InputSpec(generator=2)), checkpoint(tmp_path, BERT), tmp_path)
+
+
+# --- token ids without a tokenizer ----------------------------------------------------------------------------------
+
+
+def test_drawn_ids_stay_in_the_vocabulary_and_off_the_special_ones(tmp_path: Path) -> None:
+    small = {**GPT2, "vocab_size": 16}
+    made = arrays(make_inputs(cell(sequence_length=64), checkpoint(tmp_path, small), tmp_path))
+    assert set(made["input_ids"].ravel()) == set(range(16)) - {5, 6, 7}
+    assert made["input_ids"].dtype == np.int64
+
+
+def test_segments_are_given_where_the_model_has_them(tmp_path: Path) -> None:
+    segments = arrays(make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path))["token_type_ids"]
+    assert segments[0, 0].tolist() == [0] * 8 + [1] * 8
+
+
+@pytest.mark.parametrize("config", [GPT2, {**BERT, "type_vocab_size": 1}])
+def test_segments_are_not_given_where_the_model_has_none(tmp_path: Path, config: dict[str, Any]) -> None:
+    assert make_inputs(cell(), checkpoint(tmp_path, config), tmp_path).names == ("attention_mask", "input_ids")
+
+
+def test_a_vocabulary_of_special_tokens_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="are all special ones"):
+        make_inputs(cell(), checkpoint(tmp_path, {**BERT, "vocab_size": 1}), tmp_path)
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def test_text_fills_every_row_with_the_special_tokens_in_their_places(
+    tmp_path: Path, with_tokenizer: Checkpoint
+) -> None:
+    made = arrays(make_inputs(cell(sequence_length=33), with_tokenizer, tmp_path))
+    ids = made["input_ids"]
+    assert ids.shape == (8, 2, 33)
+    assert set(ids[..., 0].ravel()) == {CLS}
+    assert set(ids[..., -1].ravel()) == {SEP}
+    assert not {CLS, SEP, PAD} & set(ids[..., 1:-1].ravel())
+    assert np.unique(ids).size > 50
+    assert made["attention_mask"].all()
+    assert not made["token_type_ids"].any()
+
+
+def test_sentences_differ_in_length() -> None:
+    text = inputs._sentences(np.random.RandomState(0), words=500)
+    lengths = {len(sentence.split()) for sentence in text.replace("?", ".").replace("!", ".").split(".")}
+    assert len(lengths) > 10
+
+
+def test_a_length_without_room_for_text_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    with pytest.raises(HarnessError, match="no room for text beside the 2 special tokens"):
+        make_inputs(cell(sequence_length=2), with_tokenizer, tmp_path)
+    assert arrays(make_inputs(cell(sequence_length=3), with_tokenizer, tmp_path))["input_ids"].shape == (8, 2, 3)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    smaller = replace(with_tokenizer, config={**BERT, "vocab_size": 50})
+    with pytest.raises(HarnessError, match="the model has 50: they are not of one checkpoint"):
+        make_inputs(cell(), smaller, tmp_path)
+
+
+def test_a_tokenizer_that_cannot_be_read_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    (with_tokenizer.folder / "tokenizer.json").write_text(json.dumps({"model": 1}))
+    with pytest.raises(HarnessError, match="cannot be read as a tokenizer"):
+        make_inputs(cell(), with_tokenizer, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [(BPE(), "makes 0 tokens of"), (WordLevel({"x": 0}, unk_token="[UNK]"), "cannot encode English")],
+)
+def test_a_tokenizer_that_knows_no_english_is_refused(
+    tmp_path: Path, with_tokenizer: Checkpoint, model: BPE | WordLevel, words: str
+) -> None:
+    Tokenizer(model).save(str(with_tokenizer.folder / "tokenizer.json"))
+    with pytest.raises(HarnessError, match=words):
+        make_inputs(cell(), with_tokenizer, tmp_path)
+
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    [
+        (VIT, (8, 2, 3, 8, 8)),
+        ({**VIT, "image_size": [4, 6]}, (8, 2, 3, 4, 6)),
+        (RESNET, (8, 2, 1, 224, 224)),
+    ],
+)
+def test_images_have_the_models_size(tmp_path: Path, config: dict[str, Any], shape: tuple[int, ...]) -> None:
+    pixels = arrays(make_inputs(cell(), checkpoint(tmp_path, config), tmp_path))["pixel_values"]
+    assert (pixels.shape, pixels.dtype) == (shape, np.float32)
+    assert -1 <= pixels.min() < -0.9 < 0.9 < pixels.max() <= 1
+
+
+# --- what has no inputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "length", "words"),
+    [
+        (BERT, 65, "sequence_length 65 is more than the 64 positions"),
+        (GPT2, 65, "sequence_length 65 is more than the 64 positions"),
+        ({**BERT, "model_type": "roberta", "pad_token_id": 1}, 63, "more than the 62 positions"),
+        (T5, 16, "encoder-decoder"),
+        ({"model_type": "wav2vec2", "vocab_size": 32, "conv_dim": [512]}, 16, "takes neither text nor images"),
+        ({"model_type": "clip", "text_config": BERT}, 16, "type clip takes neither"),
+    ],
+)
+def test_a_model_without_such_inputs_is_refused_with_the_reason(
+    tmp_path: Path, config: dict[str, Any], length: int, words: str
+) -> None:
+    reason = refusal(config, length)
+    assert reason is not None
+    assert words in reason
+    with pytest.raises(HarnessError, match="path:tiny: "):
+        make_inputs(cell(sequence_length=length), checkpoint(tmp_path, config), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [(BERT, 64), (GPT2, 64), (VIT, 100_000), ({}, 100_000), ({"model_type": "mamba", "vocab_size": 9}, 100_000)],
+)
+def test_what_fits_or_is_not_known_is_not_refused(config: dict[str, Any], length: int) -> None:
+    assert refusal(config, length) is None
