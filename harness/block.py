@@ -293,11 +293,11 @@ class Launch:
         """Of a launch that said its last word; where several hold, METHOD's precedence."""
         for record in self._findings.parity:
             if not record.passed:
-                return _parity_status(record), self._error("parity", record.message or "outputs differ", record.when)
+                return _parity_status(record), self._parity_error(record)
         if differences := self._differences():
             return Status.MISMATCH, self._error("mismatch", "; ".join(differences))
         if self._findings.warm_up and not self._findings.warm_up.settled:
-            return Status.UNSTABLE, self._error("unstable", self._unsettled(), "warm_up")
+            return Status.UNSTABLE, self._error("unstable", self._unsettled(), "warmup")
         if self._context.reference.outputs is None:
             return Status.UNVERIFIED, self._error("unverified", f"no reference: {self._context.reference.reason}")
         return Status.OK, None
@@ -384,7 +384,7 @@ class Launch:
             record = self._judged(folder, slots, self._context.reference.outputs, when)
             self._findings.parity.append(record)
             if when == "before" and not record.passed:
-                raise LaunchEndedError(_parity_status(record), self._error("parity", record.message or "", "outputs"))
+                raise LaunchEndedError(_parity_status(record), self._parity_error(record))
         shutil.rmtree(folder, ignore_errors=True)  # judged: hundreds of MB for a large vocabulary; a wrong one is kept
 
     def _write_outputs(self, label: str) -> tuple[Path, int]:
@@ -432,6 +432,10 @@ class Launch:
 
     def _error(self, kind: str, message: str, stage: str | None = None) -> CellError:
         return CellError(type=kind, message=message, stage=stage or (self._running.stage if self._running else "start"))
+
+    def _parity_error(self, record: ParityRecord) -> CellError:
+        where = "" if record.when == "before" else "after the rounds: "
+        return self._error("parity", f"{where}{record.message}", "outputs")
 
     def _make_record(self, status: Status, error: CellError | None) -> LaunchRecord:
         ready, memory = self._findings.ready, self._findings.memory

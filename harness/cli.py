@@ -213,11 +213,11 @@ def _load_plugins(modules: list[str] | None) -> plugins.Plugins:
 
 def _expand(path: Path, loaded: plugins.Plugins, only: str | None) -> Matrix:
     matrix = expand(path, loaded, checkpoints.identify)
-    return _narrowed(matrix, only) if only else matrix
+    return matrix if only is None else _narrowed(matrix, only, loaded)
 
 
-def _narrowed(matrix: Matrix, only: str) -> Matrix:
-    holds = compile_filter(only)
+def _narrowed(matrix: Matrix, only: str, loaded: plugins.Plugins) -> Matrix:
+    holds = compile_filter(only, loaded.backends.values())
     kept = [
         replace(group, cells=tuple(planned for planned in group.cells if holds(planned.cell)))
         for group in matrix.groups

@@ -70,9 +70,7 @@ class Stack:
     lock: str  # "package:file", a pip requirements file of exact pins inside the plugin's import package
     packages: tuple[str, ...]  # import packages put beside the worker, as ("harness_pytorch",)
     system_packages: tuple[str, ...] = ()  # Debian names
-    checkpoint_maker: str | None = (
-        None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
-    )
+    checkpoint_maker: str | None = None  # module that makes seeded checkpoints: `python -I -m MODULE SPEC.json OUT_DIR`
 
 
 def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword
@@ -87,7 +85,9 @@ _POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembe
 
 def longest_sequence(model_config: Mapping[str, Any]) -> int | None:
     """Tokens that a model has positions for, by its config.json: for `Backend.supports`. None: unknown, or no limit."""
-    rows = next((model_config[name] for name in _POSITIONS if isinstance(model_config.get(name), int)), None)
+    rows: int | None = next(
+        (model_config[name] for name in _POSITIONS if isinstance(model_config.get(name), int)), None
+    )
     if rows is None or model_config.get("model_type") not in _POSITIONS_AFTER_PADDING:
         return rows
     padding = model_config.get("pad_token_id")
@@ -205,9 +205,7 @@ class Protocol(Record):
     blocks: int = Field(2, gt=0)  # launches per cell
     round_seconds: float = Field(1.0, gt=0)  # a round lasts this long ...
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
-    passes: int = Field(
-        2, gt=0
-    )  # each pass is a permutation of the launches and its mirror: two latency rounds a launch
+    passes: int = Field(2, gt=0)  # each a permutation of the launches and its mirror: two latency rounds a launch
     throughput_rounds: int = Field(1, gt=0)
     settle_calls: int = Field(3, ge=1)
     settle_seconds: float = Field(0.05, ge=0)

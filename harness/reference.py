@@ -17,6 +17,7 @@ from harness import cache, parity
 from harness.block import BlockContext, Launch, PreparedCell, Reference
 from harness.launch import LaunchEndedError
 from harness.model import Backend, Cell, LaunchRecord, digest
+from harness.worker.arrays import write_npz
 
 REFERENCE_DTYPE = "float32"
 
@@ -38,7 +39,7 @@ def obtain(prepared: PreparedCell, context: BlockContext) -> Reference:
 
     def fill(folder: Path) -> Mapping[str, Any]:
         for slot, arrays in enumerate(_make(prepared, context)):
-            np.savez(folder / f"slot-{slot}.npz", allow_pickle=False, **dict(arrays))
+            write_npz(folder / f"slot-{slot}.npz", arrays)
         return {"cell": prepared.cell.model_dump(mode="json")}
 
     try:

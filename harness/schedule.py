@@ -99,7 +99,7 @@ class _Run:
 
         Raises HarnessError.
         """
-        checkpoint = self._checkpoint(cell.model)
+        checkpoint = self._checkpoint(cell)
         # The model's config may be known only now.
         reason = self.services.plugins.supports(cell, checkpoint.config)
         reason = reason or inputs.refusal(checkpoint.config, cell.sequence_length)
@@ -109,12 +109,14 @@ class _Run:
         hashes = self.facts.hashes(cell, self.stacks.provide(backend.stack).stack_hash)
         return PreparedCell(cell, backend, hashes, checkpoint, made)
 
-    def _checkpoint(self, source: str) -> checkpoints.Checkpoint:
-        if source not in self._checkpoints:
-            identity = checkpoints.identify(source)
+    def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
+        if cell.checkpoint not in self._checkpoints:
+            identity = checkpoints.identify(cell.model)
+            if identity.identity != cell.checkpoint:
+                raise HarnessError(f"{cell.model} has changed since the plan was made; run the command again")
             doing = self.services.reporter.doing
-            self._checkpoints[source] = checkpoints.materialise(identity, self.stacks.make_checkpoint, doing)
-        return self._checkpoints[source]
+            self._checkpoints[cell.checkpoint] = checkpoints.materialise(identity, self.stacks.make_checkpoint, doing)
+        return self._checkpoints[cell.checkpoint]
 
     def _prepared(self, group: Group) -> list[PreparedCell]:
         """The cells of a group that will run; the others become rows at once."""

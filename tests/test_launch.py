@@ -17,7 +17,7 @@ from harness.executors.base import Ending, LaunchSpec, Progress, Provided
 from harness.launch import MAX_LOG_BYTES, LaunchEndedError, RunningLaunch
 from harness.model import Stack, Status
 
-HELLO = "print('{\"kind\": \"hello\", \"protocol_version\": 1, \"pid\": 1, \"python\": \"3\"}', flush=True)\n"
+HELLO = 'print(\'{"kind": "hello", "protocol_version": 1, "pid": 1, "python": "3"}\', flush=True)\n'
 STACK = Stack(name="script", lock="none:none", packages=())
 
 
@@ -63,7 +63,7 @@ def ending_of(launch: RunningLaunch, timeout_s: float = 20.0) -> LaunchEndedErro
 
 
 def test_an_answer_is_received_and_a_closed_worker_exits_in_peace(tmp_path: Path) -> None:
-    launch = start(tmp_path, HELLO + "import sys; sys.stdin.readline(); print('{\"kind\": \"closed\"}', flush=True)")
+    launch = start(tmp_path, HELLO + 'import sys; sys.stdin.readline(); print(\'{"kind": "closed"}\', flush=True)')
     assert launch.receive(protocol.Hello, 20).protocol_version == 1
     launch.ask(protocol.Close(), protocol.Closed, 20)
     launch.close()
@@ -72,7 +72,7 @@ def test_an_answer_is_received_and_a_closed_worker_exits_in_peace(tmp_path: Path
 
 def test_a_worker_that_dies_is_named_with_its_stage_and_its_last_line(tmp_path: Path) -> None:
     script = (
-        "import sys, os\nprint('{\"kind\": \"phase_started\", \"phase\": \"load\"}', flush=True)\n"
+        'import sys, os\nprint(\'{"kind": "phase_started", "phase": "load"}\', flush=True)\n'
         "print('libfoo: cannot map weights', file=sys.stderr, flush=True)\nos._exit(3)"
     )
     ended = ending_of(start(tmp_path, script))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Progress = Callable[[str], None]
-"""Told one short line at a time."""
+from harness.cache import Progress
+
+__all__ = ["Checkpoint", "Identity", "Maker", "Progress"]
 
 Maker = Callable[[Path, Path], None]
 """Runs a stack's checkpoint maker, given SPEC.json and an empty folder beside it. Raises HarnessError where it fails."""

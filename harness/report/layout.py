@@ -56,7 +56,6 @@ def to_string(lines: Iterable[Text], width: int, colour: bool) -> str:
     console = Console(
         file=text,
         width=width,
-        force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
         legacy_windows=False,

@@ -20,8 +20,10 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 """Named arrays: one slot's inputs, or one call's outputs."""
 
 Stages = Sequence[tuple[str, int]]
-"""(stage, nanoseconds): disjoint, in order. A stage named `phase.detail` counts towards `phase`, any other name towards the
-phase that returned it. `compile` may run the first call: then it returns a stage `first_call` (after its own)."""
+"""(stage, whole nanoseconds): disjoint, in order.
+
+A stage named `phase.detail` or just `phase` counts towards `phase` (load, prepare, compile, first_call), any other name towards
+the phase that returned it. `compile` may run the first call: then it returns a stage `first_call` (after its own)."""
 
 Mark = Callable[[str], None]
 """Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""

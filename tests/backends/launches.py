@@ -40,7 +40,7 @@ class Question:
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 2
-    extra_shape: int | None = None  # call once more, with that many tokens
+    extra_shape: int | None = None  # compile once more, for that many tokens
     cache_of: Question | None = None  # find the compile cache that this launch has left
 
 

@@ -13,9 +13,8 @@ from harness.store import ResultStore
 from store.factories import a_cell, a_failure, a_launch, a_result
 
 LINE = a_result().model_dump_json()
-NEWER = LINE.replace('"schema_version":1', f'"schema_version":{SCHEMA_VERSION + 1}').replace(
-    '"key"', '"novelty":1,"key"', 1
-)
+NEWER_OF_THE_SAME_FIELDS = LINE.replace('"schema_version":1', f'"schema_version":{SCHEMA_VERSION + 1}')
+NEWER = NEWER_OF_THE_SAME_FIELDS.replace('"key"', '"novelty":1,"key"', 1)
 
 
 @pytest.fixture
@@ -95,6 +94,7 @@ def test_a_whole_last_line_without_its_newline_counts(history: Path) -> None:
         (LINE.replace('"ok"', '"splendid"').encode() + b"\n", "metadata.status"),
         (NEWER.encode() + b"\n", f"schema version {SCHEMA_VERSION + 1}"),
         (NEWER.encode(), "upgrade the harness"),
+        (NEWER_OF_THE_SAME_FIELDS.encode() + b"\n", f"schema version {SCHEMA_VERSION + 1}"),
     ],
 )
 def test_any_other_unreadable_line_is_refused_by_file_and_line(history: Path, text: bytes, said: str) -> None:

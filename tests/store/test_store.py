@@ -73,6 +73,17 @@ def test_later_cells_of_a_run_go_to_the_file_its_first_one_opened(store: ResultS
     assert [path.name for path in (tmp_path / RUN_FILE).parent.iterdir()] == [Path(RUN_FILE).name]
 
 
+def test_whoever_reads_a_file_while_it_is_replaced_reads_it_whole(store: ResultStore, tmp_path: Path) -> None:
+    store.add(a_result())
+    names = [RUN_FILE, *(str(path.relative_to(tmp_path)) for path in tmp_path.glob("latest/**/*.json"))]
+    before = [(tmp_path / name).read_text() for name in names]
+    readers = [(tmp_path / name).open() for name in names]
+    store.add(a_failure())
+    for reader, text in zip(readers, before, strict=True):
+        with reader:
+            assert reader.read() == text
+
+
 def test_two_runs_begun_in_the_same_second_have_a_file_each(tmp_path: Path) -> None:
     for run_id in ("run-1", "run-2", "run-3"):
         ResultStore.open(tmp_path).add(a_result(run_id=run_id))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from harness_fake.runner import FakeRunner
 
-from harness.worker.api import Arrays, Facts, Job, Stages
+from harness.worker.api import Arrays, Facts, Job, Operation, Stages
 
 print("a framework greets its users on import")  # noqa: T201 - the fault of this module
 os.write(1, b"and so does its native part\n")
@@ -38,9 +39,11 @@ class Unbuildable(FakeRunner):
 class HalfOperation(FakeRunner):
     """Its operation cannot be waited for."""
 
-    def operation(self, name: str, slots: object) -> object:
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Operation:
         del name, slots
-        return type("NoWait", (), dict.fromkeys(["items", "calls_per_begin", "compile", "begin", "call", "outputs"]))()
+        members = ["items", "calls_per_begin", "compile", "begin", "call", "outputs"]
+        operation: Operation = type("NoWait", (), dict.fromkeys(members))()
+        return operation
 
 
 class NumpyFacts(FakeRunner):
@@ -107,8 +110,8 @@ class ClosableOnce(FakeRunner):
 class ObjectOutputs(FakeRunner):
     """Returns Python objects as if they were an array."""
 
-    def operation(self, name: str, slots: object) -> object:
-        operation = super().operation(name, slots)  # type: ignore[arg-type]
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Operation:
+        operation = super().operation(name, slots)
         operation.outputs = _objects  # type: ignore[method-assign]
         return operation
 

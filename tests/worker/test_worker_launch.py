@@ -226,7 +226,7 @@ def test_a_latency_round_leaves_its_samples_in_a_file(make_job: MakeJob) -> None
     assert samples.file == "round-5.npz"
     assert (samples.index, samples.mode, samples.calls, samples.settle_calls) == (5, "latency", 8, 1)
     assert sorted(arrays) == ["call_ns", "compilations", "compiled", "slot", "total_ns"]
-    assert all((array.dtype, array.shape) == (np.int64, (8,)) for array in arrays.values())
+    assert all(array.dtype == np.int64 and array.shape == (8,) for array in arrays.values())
     assert (arrays["total_ns"] >= 2 * MS).all()
     assert arrays["total_ns"].sum() <= samples.elapsed_ns
 

@@ -144,7 +144,7 @@ def test_the_end_of_stdin_ends_a_worker_that_hangs(worker: WorkerProcess, make_j
 def test_a_worker_that_nobody_listens_to_ends(bare_python: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [bare_python, "-I", "-u", "-m", "harness.worker"]
+    command = [str(bare_python), "-I", "-u", "-m", "harness.worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=writing) as process:
         os.close(writing)
         assert process.wait(PATIENCE_S) == EXIT_HOST_GONE

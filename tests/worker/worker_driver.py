@@ -6,7 +6,7 @@ import contextlib
 import queue
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.protocol import (
@@ -24,6 +24,7 @@ from harness.protocol import (
     decode_event,
     encode,
 )
+from harness.worker.api import Arrays
 
 PATIENCE_S = 30
 """Far longer than anything here takes: a test that waits so long has failed."""
@@ -139,7 +140,7 @@ class ClockedOperation:
         begin_ns: int = 0,
         calls_per_begin: int | None = None,
     ) -> None:
-        self.items = {"samples": 1}
+        self.items: Mapping[str, int] = {"samples": 1}
         self.calls_per_begin = calls_per_begin
         self.begun: list[int] = []
         self.calls = 0
@@ -174,5 +175,5 @@ class ClockedOperation:
         self._pending_ns = 0
         self.waits += 1
 
-    def outputs(self) -> dict[str, object]:
+    def outputs(self) -> Arrays:
         return {}

@@ -59,7 +59,8 @@ class Exporter:
 
     def _die_as_it_did(self) -> None:
         """A signal is passed on to this process, so that the host's conclusion (killed for memory?) is about the right one."""
-        returncode = self._process.wait()
+        self.close()
+        returncode = self._process.returncode
         if returncode < 0:
             os.kill(os.getpid(), -returncode)
         raise ExportError(f"the export process exited with code {returncode} and said nothing; its log has the reason")

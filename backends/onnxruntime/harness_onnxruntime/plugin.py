@@ -38,6 +38,9 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
+    architectures = model_config.get("architectures") or []
+    if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
+        yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
     model_type = model_config.get("model_type")
     if model_type is not None and model_type not in EXPORTABLE.get(cell.task, ()):
         yield f"model type {model_type}: optimum's ONNX exporter does not have it for {cell.task}"
@@ -48,9 +51,6 @@ def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]
     limit = longest_sequence(model_config)
     if limit is not None and cell.sequence_length > limit:
         yield f"sequence_length {cell.sequence_length}: the model has positions for {limit} tokens"
-    architectures = model_config.get("architectures") or []
-    if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
-        yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
 
 
 ONNXRUNTIME = Backend(

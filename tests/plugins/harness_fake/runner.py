@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness.worker.api import Arrays, Facts, Job, Mark, Operation, Stages, Unsupported
 
 HIDDEN = 8
 MIB = 1 << 20
@@ -81,7 +81,7 @@ class FakeRunner:
         self.enter("prepare")
         return [("export", self.sleep("prepare_ms"))] if "prepare_ms" in self.options else []
 
-    def operation(self, name: str, slots: Sequence[Arrays]) -> FakeOperation:
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Operation:
         if name != "forward":
             raise Unsupported(f"the fake backend has no operation {name}")
         return FakeOperation(self, slots)
@@ -124,11 +124,11 @@ class FakeRunner:
 class FakeOperation:
     """Forward: `last_hidden_state`, float32 of (batch, sequence, 8), a pure function of the inputs."""
 
-    calls_per_begin = None
+    calls_per_begin: int | None = None
 
     def __init__(self, runner: FakeRunner, slots: Sequence[Arrays]) -> None:
         batch_size, sequence_length = slots[0]["input_ids"].shape
-        self.items = {"samples": batch_size, "tokens": batch_size * sequence_length}
+        self.items: Mapping[str, int] = {"samples": batch_size, "tokens": batch_size * sequence_length}
         self._runner = runner
         self._options = runner.options
         self._slots = slots
@@ -152,7 +152,7 @@ class FakeOperation:
     def begin(self, slot: int) -> None:
         self._slot = slot
 
-    def call(self, mark: Mark | None = None) -> None:  # noqa: ARG002 - nothing inside to stamp
+    def call(self, mark: Mark | None = None) -> None:
         self._enter_phase()
         self._calls += 1
         _print_garbage(self._options.get("garbage", 0))

@@ -1,0 +1,135 @@
+"""The plugins as the host sees them: no framework, no environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from harness_onnxruntime import plugin as onnxruntime
+from harness_pytorch import plugin as pytorch
+
+from harness import plugins
+from harness.model import Backend, Cell, OptionValue, longest_sequence
+
+BACKENDS: Mapping[str, Backend] = {
+    backend.name: backend for plugin in (pytorch, onnxruntime) for backend in plugin.harness_register_backends()
+}
+BERT = {"model_type": "bert", "architectures": ["BertModel"], "max_position_embeddings": 512}
+GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 1024}
+
+
+def cell(backend: str = "eager", options: Mapping[str, OptionValue] | None = None, **axes: Any) -> Cell:
+    return Cell(model="m", checkpoint="c", threads=2, backend=backend, options=dict(options or {}), **axes)
+
+
+def reason(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+    return BACKENDS[cell.backend].supports(cell=cell, model_config=model_config)  # type: ignore[call-arg]
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def name(request: pytest.FixtureRequest) -> str:
+    backend: str = request.param
+    return backend
+
+
+def test_installed_plugins_offer_eager_sdpa_compile_and_onnxruntime() -> None:
+    assert {"eager", "sdpa", "compile", "onnxruntime"} <= plugins.load().backends.keys()
+
+
+def test_describing_backends_imports_no_framework() -> None:
+    script = """
+import sys
+for name in ("torch", "transformers", "onnxruntime", "onnx", "optimum", "jax", "flax"):
+    sys.modules[name] = None
+import harness_pytorch.plugin, harness_onnxruntime.plugin
+backends = [*harness_pytorch.plugin.harness_register_backends(), *harness_onnxruntime.plugin.harness_register_backends()]
+assert len(backends) == 4
+"""
+    subprocess.run([sys.executable, "-I", "-c", script], check=True)
+
+
+def test_options_that_are_not_set_are_left_to_the_framework(name: str) -> None:
+    assert all(option.default is None for option in BACKENDS[name].options)
+
+
+def test_backends_of_one_plugin_share_their_stack() -> None:
+    assert BACKENDS["eager"].stack == BACKENDS["sdpa"].stack == BACKENDS["compile"].stack
+
+
+@pytest.mark.parametrize(("task", "model_config"), [("feature-extraction", BERT), ("text-generation", GPT2)])
+def test_a_forward_pass_of_an_encoder_and_of_a_decoder_is_supported(
+    name: str, task: str, model_config: dict[str, Any]
+) -> None:
+    assert reason(cell(name, task=task), model_config) is None
+
+
+def test_nothing_is_refused_for_a_model_whose_config_is_not_known(name: str) -> None:
+    for task in ("feature-extraction", "text-generation"):
+        assert reason(cell(name, task=task, sequence_length=100_000), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "model_config", "said"),
+    [
+        ({"task": "image-classification"}, {}, "this backend runs feature-extraction and text-generation"),
+        ({"operation": "decode"}, {}, "operation decode: this backend runs forward"),
+        ({"dtype": "int4"}, {}, "dtype int4"),
+        ({"device": "tpu"}, {}, "device tpu: this backend runs on cpu and cuda"),
+        ({"compile_cache": "warm"}, {}, "compile_cache warm"),
+        ({"sequence_length": 513}, BERT, "sequence_length 513: the model has positions for 512 tokens"),
+        ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no language-model head"),
+        ({}, {"model_type": "t5", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_in_a_sentence(
+    name: str, axes: dict[str, Any], model_config: dict[str, Any], said: str
+) -> None:
+    found = reason(cell(name, **axes), model_config)
+    assert found is not None
+    assert said in found
+
+
+def test_sixteen_bit_is_for_pytorch_only(name: str) -> None:
+    for dtype in ("bfloat16", "float16"):
+        assert (reason(cell(name, dtype=dtype), BERT) is None) == (name != "onnxruntime")
+
+
+def test_onnxruntime_refuses_architectures_that_the_exporter_does_not_have() -> None:
+    found = reason(cell("onnxruntime"), {"model_type": "mamba2"})
+    assert found == "model type mamba2: optimum's ONNX exporter does not have it for feature-extraction"
+    assert reason(cell("eager"), {"model_type": "mamba2"}) is None
+
+
+def test_onnxruntime_refuses_to_optimise_what_the_optimiser_does_not_have() -> None:
+    found = reason(cell("onnxruntime", {"optimum_level": "O2"}), {"model_type": "qwen2"})
+    assert found == "optimum_level O2: optimum's optimiser does not have model type qwen2"
+
+
+def test_onnxruntime_refuses_the_level_that_would_be_float16_in_silence() -> None:
+    found = reason(cell("onnxruntime", {"optimum_level": "O4"}), {})
+    assert found is not None
+    assert "float16" in found
+
+
+def test_cuda_graphs_need_a_gpu() -> None:
+    cpu = cell("compile", {"mode": "reduce-overhead"})
+    assert reason(cpu, BERT) == "mode reduce-overhead stands for CUDA graphs, which device cpu does not have"
+    assert reason(cell("compile", {"mode": "reduce-overhead"}, device="cuda"), BERT) is None
+
+
+@pytest.mark.parametrize(
+    ("model_config", "tokens"),
+    [
+        (BERT, 512),
+        (GPT2, 1024),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": None}, 512),
+        ({"model_type": "t5"}, None),
+        ({}, None),
+    ],
+)
+def test_the_longest_sequence_is_read_from_the_config(model_config: dict[str, Any], tokens: int | None) -> None:
+    assert longest_sequence(model_config) == tokens
