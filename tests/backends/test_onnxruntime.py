@@ -97,8 +97,10 @@ def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
     assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
 
 
-def test_weights_are_counted(lab: Lab) -> None:
-    assert 80_000_000 < lab.ask(MINILM).report["memory"]["weights_bytes"] < 4 * 22_713_216 * 1.1
+def test_weights_and_the_peak_of_exporting_are_counted(lab: Lab) -> None:
+    memory = lab.ask(MINILM).report["memory"]
+    assert 80_000_000 < memory["weights_bytes"] < 4 * 22_713_216 * 1.1
+    assert memory["exporter_peak_rss_bytes"] > 3 * memory["weights_bytes"]
 
 
 def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:

@@ -60,6 +60,7 @@ def _described(folder: Path) -> dict[str, Any]:
         "training_nodes": sum(map(_in_training_mode, nodes)),
         "opset": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         "operators": dict(Counter(node.op_type for node in nodes).most_common()),
+        "peak_rss_bytes": _peak_rss_bytes(),
     }
 
 
@@ -75,6 +76,12 @@ def _in_training_mode(node: onnx.NodeProto) -> bool:
     if node.op_type == "Dropout":
         return len(node.input) > 2 and bool(node.input[2])
     return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+
+
+def _peak_rss_bytes() -> int:
+    """Of this process, up to now."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _answers(commands: TextIO) -> Iterator[dict[str, Any]]:
