@@ -181,6 +181,11 @@ class Launch:
         self._new_process()
 
     @property
+    def folder(self) -> Path:
+        """The launch folder of the process under way."""
+        return self._spec.folder
+
+    @property
     def is_over(self) -> bool:
         return self._record is not None
 

