@@ -38,6 +38,8 @@ def installed(request: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="harness-lock-") as folder:
         venv.create(folder, with_pip=True)
         pip = [f"{folder}/bin/python", "-I", "-m", "pip", "--disable-pip-version-check"]
+        # Python 3.11 brings an old setuptools along: a stack that needs one gets the newest, another none.
+        subprocess.run([*pip, "uninstall", "--quiet", "--yes", "setuptools"], check=True)
         subprocess.run([*pip, "install", "--no-input", "--requirement", str(request)], check=True)
         freeze = [
             *pip,

@@ -53,6 +53,7 @@ class PreparedCell:
     hashes: Hashes
     checkpoint: Checkpoint
     inputs: Inputs
+    warm_cache: Path | None = None  # what a warm launch gets a copy of; None: its cache starts empty
 
 
 @dataclass(frozen=True)
@@ -259,10 +260,15 @@ class Launch:
         self._observe(memory)
 
     def close(self) -> None:
-        self._process.ask(protocol.Close(), protocol.Closed, self._patience_s)
-        self._process.close()
+        self._close_process()
         status, error = self._verdict()
         self.end(status, error)
+
+    def hand_over(self, folder: Path) -> None:
+        """End well, and leave caches and artefacts in `folder`: of the launch that fills what warm ones start from."""
+        self._close_process()
+        shutil.copytree(self._cache, folder, dirs_exist_ok=True)
+        self.end(Status.OK, None)
 
     def collect_outputs(self) -> list[parity.Outputs]:
         """The outputs themselves, for the launch that makes a reference. Raises LaunchEndedError."""
@@ -321,6 +327,10 @@ class Launch:
         elapsed_s = self._findings.warm_up.elapsed_ns / NS
         return f"latency did not settle in {self._findings.warm_up.calls} calls ({elapsed_s:.0f} s), twice"
 
+    def _close_process(self) -> None:
+        self._process.ask(protocol.Close(), protocol.Closed, self._patience_s)
+        self._process.close()
+
     # --- details ----------------------------------------------------------------------------------------------------
 
     @property
@@ -337,7 +347,9 @@ class Launch:
         """What must be in effect: axes, options with a value, what the backend promises, and evaluation mode."""
         options = {name: value for name, value in self.cell.options.items() if value is not None}
         asked = {"device": self.cell.device, "dtype": self.cell.dtype, "threads": self.cell.threads}
-        return {**asked, "eval_mode": True, "inference_mode": True, **self._prepared.backend.expects, **options}
+        backend = self._prepared.backend
+        cached = {"compile_cache": self.cell.compile_cache} if backend.has_compile_cache else {}
+        return {**asked, "eval_mode": True, "inference_mode": True, **backend.expects, **cached, **options}
 
     @property
     def _effective(self) -> dict[str, Any]:
@@ -353,6 +365,11 @@ class Launch:
         folder = self._context.folder(self.cell.key, launch_id)
         scratch = folder / "scratch"
         scratch.mkdir(parents=True)
+        self._cache = scratch / "reusable"
+        if self._prepared.warm_cache:
+            _copy_writable(self._prepared.warm_cache, self._cache)
+        else:
+            self._cache.mkdir()
         readable = (self._prepared.checkpoint.folder, self._prepared.inputs.folder)
         self._spec = LaunchSpec(launch_id, self._prepared.backend.stack, folder, scratch, readable)
         self._started_at = datetime.now(UTC).isoformat()
@@ -373,6 +390,7 @@ class Launch:
             inputs=visible(self._prepared.inputs.folder),
             folder=visible(self._spec.folder),
             scratch=visible(self._spec.scratch),
+            cache=visible(self._cache),
             dtype=cell.dtype,
             device=cell.device,
             threads=cell.threads,
@@ -475,6 +493,13 @@ class Launch:
 
 def _ns(seconds: float) -> int:
     return round(seconds * NS)
+
+
+def _copy_writable(source: Path, target: Path) -> None:
+    """The kept one is read-only; a compiler wants to write beside what it finds."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
 
 
 def _stages(stages: Iterable[tuple[str, str, int]]) -> list[Stage]:

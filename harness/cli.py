@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from importlib.metadata import version
@@ -19,14 +20,19 @@ import typer
 from rich.console import Console
 
 from harness import cache, checkpoints, plugins, schedule
+from harness.doctor import can_run, examine
 from harness.executors.base import Executor
 from harness.executors.venv import VenvExecutor
 from harness.expressions import compile_filter
+from harness.inventory import BackendEntry, installed
 from harness.matrix import expand
 from harness.model import HarnessError, Matrix
 from harness.progress import ConsoleReporter
 from harness.report import terminal
+from harness.report.backends import backend_row, render_backend, render_backends
+from harness.report.doctor import checks_row, render_checks
 from harness.report.export import export as export_lines
+from harness.spelling import did_you_mean, listed
 from harness.store import ResultStore
 
 OK, NOT_ALL_OK, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -48,7 +54,7 @@ class ExecutorName(StrEnum):
     DOCKER = "docker"
 
 
-class PlanFormat(StrEnum):
+class ListFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
 
@@ -76,6 +82,7 @@ PluginModules = Annotated[
 ResultsFolder = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Results directory.", envvar="BENCHMARK_RESULTS_DIR")
 ]
+TextOrJson = Annotated[ListFormat, typer.Option("--format", help="Text for people or JSON.")]
 ResultsArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Results directory.", show_default=False)]
 
 
@@ -99,14 +106,12 @@ def plan(
     matrix: MatrixFile,
     only: Only = None,
     plugin: PluginModules = None,
-    output_format: Annotated[
-        PlanFormat, typer.Option("--format", help="Text for people or a JSON list.")
-    ] = PlanFormat.TEXT,
+    output_format: TextOrJson = ListFormat.TEXT,
 ) -> None:
     """Show the cells of a matrix, their keys, and the reason for each that will not run. Runs nothing."""
     loaded = _load_plugins(plugin)
     cells = _expand(matrix, loaded, only).cells
-    if output_format is PlanFormat.JSON:
+    if output_format is ListFormat.JSON:
         print(json.dumps(terminal.plan_rows(cells), indent=2))
     else:
         print(terminal.render_plan(cells, *_screen()), end="")
@@ -166,6 +171,44 @@ def export(
     rows = store.history() if whole_history else store.results()
     sys.stdout.writelines(export_lines(rows, output_format))
     _warn(store)
+
+
+@app.command()
+def backends(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One backend, told in full.", show_default=False)
+    ] = None,
+    plugin: PluginModules = None,
+    output_format: TextOrJson = ListFormat.TEXT,
+) -> None:
+    """List the installed backends: stack, plugin, pinned versions, and whether the environment is made."""
+    entries = installed(_load_plugins(plugin), _venv().made)
+    chosen = None if name is None else _backend(name, entries)
+    if output_format is ListFormat.JSON:
+        rows = [backend_row(entry) for entry in entries] if chosen is None else backend_row(chosen)
+        print(json.dumps(rows, indent=2, default=str))
+    else:
+        text = render_backends(entries, *_screen()) if chosen is None else render_backend(chosen, *_screen())
+        print(text, end="")
+
+
+@app.command()
+def doctor(
+    results: ResultsFolder = Path("results"),
+    plugin: PluginModules = None,
+    output_format: TextOrJson = ListFormat.TEXT,
+) -> None:
+    """Say what this machine can run and what is missing, with what mends it.
+
+    Exit code 0 where the quick matrix can run, with warnings or without; 1 where something needed is missing. Nothing goes online.
+    """
+    loaded = _load_plugins(plugin)
+    checks = examine(installed(loaded, _venv().made), loaded.problems, cache.home(), results)
+    if output_format is ListFormat.JSON:
+        print(json.dumps(checks_row(checks), indent=2))
+    else:
+        print(render_checks(checks, *_screen()), end="")
+    raise typer.Exit(OK if can_run(checks) else NOT_ALL_OK)
 
 
 def main() -> NoReturn:
@@ -235,7 +278,20 @@ def _executor(name: ExecutorName, reporter: ConsoleReporter) -> Executor:
         reporter.note(
             "Executor venv: images are not there yet, so each stack runs in a virtual environment of its own."
         )
+    return _venv()
+
+
+def _venv() -> VenvExecutor:
     return VenvExecutor(cache.room("environments"))
+
+
+def _backend(name: str, entries: Sequence[BackendEntry]) -> BackendEntry:
+    by_name = {entry.backend.name: entry for entry in entries}
+    if name not in by_name:
+        raise HarnessError(
+            f"there is no backend {name!r}{did_you_mean(name, by_name)}; installed are {listed(by_name)}"
+        )
+    return by_name[name]
 
 
 def _warn(store: ResultStore) -> None:

@@ -107,6 +107,11 @@ class Backend:
     """Facts that must be in effect for this backend to be what it says, as {"attn_implementation": "eager"}."""
     supports: Callable[[Cell, Mapping[str, Any]], str | None] = supports_everything
     """Pure: the reason why a cell cannot run, judged from the cell and the model's config.json ({} where not known yet)."""
+    has_compile_cache: bool = False
+    """Whether `compile_cache: warm` means anything: the runner then keeps in `Job.cache` what a later launch may start from, and
+    reports as fact `compile_cache` whether its launch was cold (found nothing) or warm (used what it found)."""
+    by_default: bool = True
+    """Whether a matrix that names no backend means this one too; False for one made to check others."""
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class Plugins:
     def supports(self, cell: Cell, model_config: Mapping[str, Any]) -> str | None:
         """Why the cell's backend cannot run it, None where it can. Raises HarnessError where the backend's answer is no answer."""
         owner = self._owners[cell.backend]
+        if cell.compile_cache == "warm" and not self.backends[cell.backend].has_compile_cache:
+            return f"compile_cache warm: {cell.backend} keeps no compile cache and no artefact"
         try:
             reason = self.backends[cell.backend].supports(cell, model_config)
         except Exception as error:

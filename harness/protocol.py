@@ -57,13 +57,14 @@ class Job:
     checkpoint: str  # folder, read-only
     inputs: str  # folder with one <name>.npy per input, each of shape (slots, batch, ...)
     folder: str  # launch folder: samples and outputs are written here
-    scratch: str  # private folder for caches and artefacts, empty at start
+    scratch: str  # private folder, removed after the launch
+    cache: str  # private folder for compile caches and artefacts: empty at first, or (warm) as a former launch left it
     dtype: str
     device: str
     threads: int
     batch_size: int
     sequence_length: int
-    compile_cache: str = "cold"
+    compile_cache: str = "cold"  # "warm": use what is in `cache`; where that is nothing, this launch is to fill it
     options: Mapping[str, Any] = field(default_factory=dict)  # the backend's declared options
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import checkpoints, inputs, reference, summary
+from harness import checkpoints, inputs, reference, summary, warmth
 from harness.block import BlockContext, PreparedCell, Reference, run_block
 from harness.executors.base import Executor
 from harness.metadata import RunFacts
@@ -189,10 +189,21 @@ class _GroupRun:
         first = 0 if self._run.fresh else self._take_finished_blocks()
         for prepared in self._cells:
             self._run.observers.cell_started(prepared.cell)
+        if first < self._run.matrix.protocol.blocks:
+            self._fill_caches(context)
         for index in range(first, self._run.matrix.protocol.blocks):
             for record in run_block(self._open, context, index):
                 self._launches[record.hashes.key].append(record)
             self._finish([prepared for prepared in self._open if not self._goes_on(prepared)])
+
+    def _fill_caches(self, context: BlockContext) -> None:
+        for prepared in [each for each in self._open if each.cell.compile_cache == "warm"]:
+            try:
+                warm = warmth.warmed(prepared, context)
+                self._open[self._open.index(prepared)] = warm
+            except warmth.NotFilledError as failed:
+                self._launches[prepared.cell.key].append(failed.record)
+                self._finish([prepared])
 
     def _goes_on(self, prepared: PreparedCell) -> bool:
         return self._launches[prepared.cell.key][-1].status in TIMED_ON
@@ -237,7 +248,7 @@ class _GroupRun:
     def _measure(self, prepared: PreparedCell) -> Measurements:
         mine = self._measured(self._launches[prepared.cell.key])
         baseline = self._baseline()
-        if baseline is prepared:
+        if baseline and baseline.cell.key == prepared.cell.key:
             return summary.measure(mine, mine)
         if baseline:
             return summary.measure(mine, self._measured(self._launches[baseline.cell.key]))

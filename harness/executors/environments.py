@@ -43,6 +43,11 @@ def make_once(
     return facts
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether `make_once` would find the environment `folder` made."""
+    return _facts_of(folder) is not None
+
+
 def remove_unused(parent: Path, prefix: str, unused_s: float) -> None:
     """Remove the environments in `parent` whose name starts with `prefix` and that nobody asked for in `unused_s` seconds."""
     for marker in parent.glob(f"{prefix}*/{MARKER}"):

@@ -28,7 +28,7 @@ from typing import Any
 from harness.cache import explained
 from harness.executors import pip, sources
 from harness.executors.base import Ending, LaunchSpec, Progress, Provided
-from harness.executors.environments import make_once, python_of, remove_unused, site_packages
+from harness.executors.environments import is_whole, make_once, python_of, remove_unused, site_packages
 from harness.executors.processes import LAUNCH_VARIABLE, end_launch, run_tethered
 from harness.model import HarnessError, Stack, Status, digest
 
@@ -66,6 +66,14 @@ class VenvExecutor:
         self._provided[stack.name] = Provided(stack.name, digest(content), python_of(overlay), facts)
         return self._provided[stack.name]
 
+    def made(self, stack: Stack) -> Path | None:
+        """Where the stack's packages are installed; None where `provide` would have to install them first. Makes nothing.
+
+        Raises HarnessError where the stack's lock cannot be found.
+        """
+        folder, _ = self._base_place(stack, sources.lock_file(stack))
+        return folder if is_whole(folder) else None
+
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ("-m", "harness.worker")) -> list[str]:
         """The argv. Notes the kernel's count of out-of-memory kills too, for `ending` to compare: ask just before the start."""
         self._oom_kills[launch.launch_id] = self._oom_count()
@@ -102,8 +110,7 @@ class VenvExecutor:
     def _base(self, stack: Stack, progress: Progress) -> tuple[Path, Mapping[str, Any]]:
         """The environment with the packages of the lock, and what it is made of."""
         lock = sources.lock_file(stack)
-        identity = {"lock_sha256": sources.files_digest({"lock": lock}), **_python_facts()}
-        folder = self._root / "base" / _folder_name(stack, identity)
+        folder, identity = self._base_place(stack, lock)
 
         def build(aside: Path) -> Mapping[str, Any]:
             progress(f"{stack.name}: making an environment from {lock.name}, once")
@@ -112,6 +119,11 @@ class VenvExecutor:
             return {"lock": stack.lock, **identity, "installed": _installed(aside)}
 
         return folder, make_once(folder, build, _waiting(stack, progress))
+
+    def _base_place(self, stack: Stack, lock: Path) -> tuple[Path, Mapping[str, Any]]:
+        """The folder of a stack's base, made or not, and the identity that names it."""
+        identity = {"lock_sha256": sources.files_digest({"lock": lock}), **_python_facts()}
+        return self._root / "base" / _folder_name(stack, identity), identity
 
     def _bare(self, stack: Stack, progress: Progress) -> Path:
         """An environment with nothing but pip."""

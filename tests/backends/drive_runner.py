@@ -19,7 +19,11 @@ import numpy as np
 
 from harness.worker.api import Job, Operation, Runner
 
-WATCHED = ("torch.nn.parameter.Parameter", "onnxruntime.capi.onnxruntime_inference_collection.InferenceSession")
+WATCHED = (
+    "torch.nn.parameter.Parameter",
+    "onnxruntime.capi.onnxruntime_inference_collection.InferenceSession",
+    "jaxlib._jax.ArrayImpl",
+)
 """Objects that a closed runner must have let go of."""
 
 FRAMEWORKS = ("jax", "onnx", "onnxruntime", "optimum", "torch", "transformers")

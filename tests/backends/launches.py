@@ -80,9 +80,12 @@ class Lab:
 
     def plain_transformers(self, source: str, task: str, threads: int = 2) -> Outputs:
         """The outputs of a few lines of Transformers, in the pytorch stack."""
+        return self.outputs_of("eager", HERE / "plain_transformers.py", source, task, threads)
+
+    def outputs_of(self, backend: str, script: Path, source: str, task: str, *more: object) -> Outputs:
+        """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER MORE...` writes, in the stack of a backend."""
         out, checkpoint = self._new_folder(), self.checkpoint(source)
-        arguments = (checkpoint, task, self._inputs(checkpoint), out, threads)
-        self.run("eager", HERE / "plain_transformers.py", *arguments)
+        self.run(backend, script, checkpoint, task, self._inputs(checkpoint), out, *more)
         return _read_outputs(out)
 
     def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
@@ -125,6 +128,8 @@ class Lab:
 
 
 def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: Path) -> Job:
+    cache = scratch / "reusable"
+    cache.mkdir(exist_ok=True)
     return Job(
         runner=runner,
         backend=question.backend,
@@ -134,6 +139,7 @@ def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: 
         inputs="",
         folder=str(out),
         scratch=str(scratch),
+        cache=str(cache),
         dtype=question.dtype,
         device=question.device,
         threads=question.threads,

@@ -37,6 +37,11 @@ def test_sdpa_agrees_with_eager(lab: Lab) -> None:
     assert 0 < largest_difference(lab.ask(SDPA_GPT2).outputs, lab.ask(EAGER_GPT2).outputs) < 1e-4
 
 
+def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab: Lab) -> None:
+    with pytest.raises(AssertionError, match="Unsupported: BertLMHeadModel needs 6 weights that the checkpoint lacks"):
+        lab.ask(Question("eager", MINILM, "text-generation"))
+
+
 def test_slots_have_outputs_of_their_own(told: Told) -> None:
     assert largest_difference(told.outputs[:1], told.outputs[1:2]) > 0.01
 

@@ -55,7 +55,7 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
     """Makes the job of a launch of the fake backend, its options as keywords; `runner=` names another runner."""
 
     def make(runner: str = "harness_fake.runner:FakeRunner", **options: object) -> Job:
-        folders = {name: tmp_path / name for name in ("checkpoint", "inputs", "folder", "scratch")}
+        folders = {name: tmp_path / name for name in ("checkpoint", "inputs", "folder", "scratch", "cache")}
         for folder in folders.values():
             folder.mkdir(exist_ok=True)
         write_inputs(folders["inputs"])

@@ -174,9 +174,9 @@ class Forward:
         self._binding.synchronize_outputs()
 
     def outputs(self) -> Arrays:
-        """All of the graph's outputs, copied: the next call writes into the same buffers."""
+        """All of the graph's outputs. They are copies: the next call writes into the same buffers."""
         names = [output.name for output in self.session.get_outputs()]
-        return {n: np.array(a, np.float32) for n, a in zip(names, self._binding.copy_outputs_to_cpu(), strict=True)}
+        return dict(zip(names, self._binding.copy_outputs_to_cpu(), strict=True))
 
     def release(self) -> None:
         """Let go of session, inputs and outputs."""

