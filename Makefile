@@ -24,10 +24,11 @@ quickstart: setup ## Run the quick matrix on a real model and print the table
 	$(BIN)/harness run matrices/quick.yaml --results results --fresh
 
 test: setup ## Pass all tests, real stacks among them
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not stacks' --numprocesses 4
+	$(BIN)/python -m pytest -m stacks
 
 test-fast: setup ## The tests that need no framework: under a minute
-	$(BIN)/python -m pytest -m 'not stacks'
+	$(BIN)/python -m pytest -m 'not stacks' --numprocesses 4
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .

@@ -1,0 +1,77 @@
+"""The quick matrix that ships, on the real model with the real stacks, measured for a moment only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+HARNESS = Path(sys.executable).with_name("harness")
+SHORT = {
+    "blocks": 1,
+    "round_seconds": 0.1,
+    "round_calls": 3,
+    "passes": 1,
+    "warm_up_seconds": 60,
+    "warm_up_tolerance": 1000,
+}
+
+pytestmark = [pytest.mark.stacks, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], dict[str, Any]]:
+    """Exported rows by backend and batch size."""
+    folder = tmp_path_factory.mktemp("quick")
+    matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())
+    matrix["protocol"] |= SHORT
+    (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))
+    run = subprocess.run([HARNESS, "run", "quick.yaml"], cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert max(map(len, run.stdout.splitlines())) <= 80
+    exported = subprocess.run([HARNESS, "export", "results"], cwd=folder, capture_output=True, text=True, check=True)
+    found = csv.DictReader(io.StringIO(exported.stdout))
+    return {(row["backend"], int(row["batch_size"])): row for row in found}
+
+
+def test_every_backend_is_ok_at_both_batch_sizes(rows: dict[tuple[str, int], dict[str, Any]]) -> None:
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    assert {("eager", 1), ("eager", 8), ("onnxruntime", 1), ("onnxruntime", 8)} <= rows.keys()
+
+
+def test_every_backend_agrees_with_the_reference_and_none_was_told_its_answer(
+    rows: dict[tuple[str, int], dict[str, Any]],
+) -> None:
+    for (backend, _), row in rows.items():
+        assert row["parity_passed"] == "true"
+        assert float(row["parity_max_abs"]) < 1e-4
+        if backend in ("onnxruntime", "flax", "compile"):
+            assert float(row["parity_max_abs"]) > 0
+
+
+def test_what_compiles_says_how_long_and_what_does_not_says_null(rows: dict[tuple[str, int], dict[str, Any]]) -> None:
+    for (backend, _), row in rows.items():
+        if backend in ("eager", "sdpa"):
+            assert row["compile_s"] == ""
+        else:
+            assert float(row["compile_s"]) > 0.05
+    assert float(rows["onnxruntime", 1]["prepare_s"]) > 0
+    assert rows["onnxruntime", 1]["load_s"] == ""
+    assert float(rows["eager", 1]["load_s"]) > 0
+
+
+def test_throughput_and_latency_of_a_synchronous_backend_tell_the_same_story(
+    rows: dict[tuple[str, int], dict[str, Any]],
+) -> None:
+    """Each is measured on its own; on a machine in use they may differ, but not by an order of magnitude."""
+    for (_, batch_size), row in rows.items():
+        implied = batch_size / float(row["median_latency_s"])
+        assert 0.1 < float(row["throughput"]) / implied < 10
+        assert row["throughput_unit"] == "samples/s"
