@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PLUGINS := backends/pytorch backends/onnxruntime
+PLUGINS := backends/pytorch backends/onnxruntime backends/flax
 
 .PHONY: help setup quickstart test test-fast lint locks clean
 

@@ -2,7 +2,8 @@
 
 One `<name>.npy` per input, of shape (slots, batch, ...). Every slot has equal shape and other content, so that a cached result
 cannot win. Text is drawn from the words below and encoded with the checkpoint's own tokenizer, special tokens in their
-places; without a tokenizer token ids are drawn. Rows fill `sequence_length` exactly: there is no padding. Images are drawn.
+places; without a tokenizer token ids are drawn. Rows fill `sequence_length` exactly: there is no padding. Images are drawn, at
+the size that the config names. An encoder-decoder gets what its encoder takes.
 
 Random numbers come from NumPy's `RandomState`, whose stream is frozen (NEP 19), so a seed gives the same bytes everywhere.
 """
@@ -69,8 +70,6 @@ def refusal(model_config: Mapping[str, Any], sequence_length: int) -> str | None
     """Why a model has no inputs of this length, judged from its config.json; None where it has, or nothing is known ({})."""
     if not model_config or _takes_images(model_config):
         return None
-    if model_config.get("is_encoder_decoder"):
-        return "encoder-decoder models take inputs that are not made yet"
     if not _takes_text(model_config):
         return f"a model of type {model_config.get('model_type')} takes neither text nor images, and no other inputs are made"
     longest = longest_sequence(model_config)

@@ -70,7 +70,7 @@ class Stack:
     lock: str  # "package:file", a pip requirements file of exact pins inside the plugin's import package
     packages: tuple[str, ...]  # import packages put beside the worker, as ("harness_pytorch",)
     system_packages: tuple[str, ...] = ()  # Debian names
-    checkpoint_maker: str | None = None  # module that makes seeded checkpoints: `python -I -m MODULE SPEC.json OUT_DIR`
+    checkpoint_maker: str | None = None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
 
 
 def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword
@@ -83,8 +83,14 @@ _POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembe
 """Model types that count positions from the one after the padding token's: their tables have that many rows more."""
 
 
+_RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
+"""Model types whose configs name a number of positions that limits nothing."""
+
+
 def longest_sequence(model_config: Mapping[str, Any]) -> int | None:
     """Tokens that a model has positions for, by its config.json: for `Backend.supports`. None: unknown, or no limit."""
+    if model_config.get("model_type") in _RELATIVE_POSITIONS:
+        return None
     rows: int | None = next(
         (model_config[name] for name in _POSITIONS if isinstance(model_config.get(name), int)), None
     )

@@ -111,7 +111,8 @@ class _Run:
 
     def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
         if cell.checkpoint not in self._checkpoints:
-            identity = checkpoints.identify(cell.model)
+            # A pinned identity is a source too, and what a branch names now may not be what was planned.
+            identity = checkpoints.identify(cell.model if cell.model.startswith("path:") else cell.checkpoint)
             if identity.identity != cell.checkpoint:
                 raise HarnessError(f"{cell.model} has changed since the plan was made; run the command again")
             doing = self.services.reporter.doing

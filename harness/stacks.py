@@ -1,4 +1,4 @@
-"""The stacks of a run: provided once each, and able to run a tool (such as the one that makes random checkpoints)."""
+"""The stacks of a run: provided once each, and able to run a tool (such as the one that makes checkpoints)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _with_maker(stacks: Iterable[Stack]) -> Stack:
         if stack.checkpoint_maker:
             return stack
     raise HarnessError(
-        "No installed backend can make random checkpoints: install harness-pytorch, or use a package: or path: model."
+        "No installed backend can make checkpoints of random or GGUF weights: install harness-pytorch, or use a path: model."
     )
 
 

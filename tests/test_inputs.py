@@ -33,7 +33,8 @@ BERT = {
 GPT2 = {"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "bos_token_id": 5, "eos_token_id": [6, 7]}
 VIT = {"model_type": "vit", "num_channels": 3, "image_size": 8}
 RESNET = {"model_type": "resnet", "num_channels": 1}
-T5 = {"model_type": "t5", "vocab_size": 1000, "is_encoder_decoder": True}
+T5 = {"model_type": "t5", "vocab_size": 1000, "is_encoder_decoder": True, "pad_token_id": 0, "eos_token_id": 1}
+WHISPER = {"model_type": "whisper", "vocab_size": 1000, "is_encoder_decoder": True, "num_mel_bins": 80}
 CLS, SEP, PAD = 1, 2, 0
 
 
@@ -81,7 +82,7 @@ def test_the_digest_is_the_one_that_the_worker_computes(tmp_path: Path) -> None:
     assert made.names == ("attention_mask", "input_ids", "token_type_ids") == tuple(arrays(made))
 
 
-@pytest.mark.parametrize("config", [BERT, GPT2, VIT])
+@pytest.mark.parametrize("config", [BERT, GPT2, T5, VIT])
 def test_all_slots_differ_and_so_do_their_rows(tmp_path: Path, config: dict[str, Any]) -> None:
     made = arrays(make_inputs(cell(), checkpoint(tmp_path, config), tmp_path))
     varied = made.get("input_ids", made.get("pixel_values"))
@@ -174,6 +175,12 @@ def test_segments_are_not_given_where_the_model_has_none(tmp_path: Path, config:
     assert make_inputs(cell(), checkpoint(tmp_path, config), tmp_path).names == ("attention_mask", "input_ids")
 
 
+def test_an_encoder_decoder_gets_what_its_encoder_takes(tmp_path: Path) -> None:
+    made = make_inputs(cell(), checkpoint(tmp_path, T5), tmp_path)
+    assert made.names == ("attention_mask", "input_ids")
+    assert arrays(made)["input_ids"].min() > 1  # not padding, nor the end
+
+
 def test_a_vocabulary_of_special_tokens_alone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="are all special ones"):
         make_inputs(cell(), checkpoint(tmp_path, {**BERT, "vocab_size": 1}), tmp_path)
@@ -258,7 +265,7 @@ def test_images_have_the_models_size(tmp_path: Path, config: dict[str, Any], sha
         (BERT, 65, "sequence_length 65 is more than the 64 positions"),
         (GPT2, 65, "sequence_length 65 is more than the 64 positions"),
         ({**BERT, "model_type": "roberta", "pad_token_id": 1}, 63, "more than the 62 positions"),
-        (T5, 16, "encoder-decoder"),
+        (WHISPER, 16, "takes neither text nor images"),
         ({"model_type": "wav2vec2", "vocab_size": 32, "conv_dim": [512]}, 16, "takes neither text nor images"),
         ({"model_type": "clip", "text_config": BERT}, 16, "type clip takes neither"),
     ],
@@ -275,7 +282,14 @@ def test_a_model_without_such_inputs_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     ("config", "length"),
-    [(BERT, 64), (GPT2, 64), (VIT, 100_000), ({}, 100_000), ({"model_type": "mamba", "vocab_size": 9}, 100_000)],
+    [
+        (BERT, 64),
+        (GPT2, 64),
+        (T5, 100_000),
+        (VIT, 100_000),
+        ({}, 100_000),
+        ({"model_type": "mamba", "vocab_size": 9}, 100_000),
+    ],
 )
 def test_what_fits_or_is_not_known_is_not_refused(config: dict[str, Any], length: int) -> None:
     assert refusal(config, length) is None

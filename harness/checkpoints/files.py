@@ -37,15 +37,30 @@ _COMPANIONS = frozenset(
 )
 _LARGEST_HEADER_BYTES = 100_000_000  # the format's own limit
 
+_ADVICE = "name one that save_pretrained() of Transformers wrote"
+
 Read = Callable[[str], bytes]
 """The bytes of one file, by name."""
 
 
+def require_checkpoint(names: Collection[str], where: str) -> None:
+    """Raises HarnessError, naming `where`, unless a config and weights as safetensors are among the names."""
+    if CONFIG not in names:
+        raise HarnessError(f"{where} is no checkpoint: it has no {CONFIG}; {_ADVICE}")
+    if WEIGHTS in names or INDEX in names:
+        return
+    if "pytorch_model.bin" in names:
+        raise HarnessError(
+            f"{where} has its weights in pytorch_model.bin, which not every backend reads and which runs code when read: "
+            f"save the model as {WEIGHTS}, with save_pretrained() of Transformers, and name that folder"
+        )
+    raise HarnessError(f"{where} is no checkpoint: it has no {WEIGHTS}; {_ADVICE}")
+
+
 def select(names: Collection[str], read: Read, where: str) -> list[str]:
     """The names that make the checkpoint, sorted. Raises HarnessError, naming `where`, if there is none."""
-    if CONFIG not in names:
-        raise HarnessError(f"{where} is no checkpoint: it has no {CONFIG}; name a folder that save_pretrained() wrote")
-    weights = _weights(names, read, where)
+    require_checkpoint(names, where)
+    weights = [WEIGHTS] if WEIGHTS in names else [INDEX, *_parts(read(INDEX), where)]
     missing = sorted(set(weights) - set(names))
     if missing:
         raise HarnessError(
@@ -56,23 +71,20 @@ def select(names: Collection[str], read: Read, where: str) -> list[str]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """A folder's config.json. Raises HarnessError where it is none."""
-    config = read_json(folder / CONFIG)
-    if "model_type" not in config:
-        raise HarnessError(f'{folder / CONFIG} names no model_type: add the one of the model\'s family, as "bert"')
-    return config
+    return parse_config((folder / CONFIG).read_bytes(), str(folder / CONFIG))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises HarnessError where there is none, saying which line."""
-    try:
-        value = json.loads(path.read_bytes())
-    except json.JSONDecodeError as error:
-        raise HarnessError(f"{path} is not JSON: {error.msg} in line {error.lineno}; fetch it again") from None
-    except UnicodeDecodeError:
-        raise HarnessError(f"{path} is not JSON: it is not UTF-8; fetch it again") from None
-    if not isinstance(value, dict):
-        raise HarnessError(f"{path} holds no JSON object but {type(value).__name__}; fetch it again")
-    return value
+    return _parse_json(path.read_bytes(), str(path))
+
+
+def parse_config(text: bytes, where: str) -> dict[str, Any]:
+    """A config.json that came from `where`. Raises HarnessError where it is none."""
+    config = _parse_json(text, where)
+    if "model_type" not in config:
+        raise HarnessError(f'{where} names no model_type: add the one of the model\'s family, as "bert"')
+    return config
 
 
 def check(folder: Path) -> None:
@@ -83,17 +95,16 @@ def check(folder: Path) -> None:
             _check_length(folder / name)
 
 
-def _weights(names: Collection[str], read: Read, where: str) -> list[str]:
-    if WEIGHTS in names:
-        return [WEIGHTS]
-    if INDEX in names:
-        return [INDEX, *_parts(read(INDEX), where)]
-    if "pytorch_model.bin" in names:
-        raise HarnessError(
-            f"{where} has its weights in pytorch_model.bin, which not every backend reads and which runs code when read: "
-            f"save the model as {WEIGHTS}, with save_pretrained() of Transformers"
-        )
-    raise HarnessError(f"{where} is no checkpoint: it has no {WEIGHTS}; name a folder that save_pretrained() wrote")
+def _parse_json(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise HarnessError(f"{where} is not JSON: {error.msg} in line {error.lineno}; fetch it again") from None
+    except UnicodeDecodeError:
+        raise HarnessError(f"{where} is not JSON: it is not UTF-8; fetch it again") from None
+    if not isinstance(value, dict):
+        raise HarnessError(f"{where} holds no JSON object but {type(value).__name__}; fetch it again")
+    return value
 
 
 def _parts(index: bytes, where: str) -> list[str]:

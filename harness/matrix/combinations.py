@@ -36,22 +36,27 @@ class Combination:
         return {**self.axis_settings, **self.added}
 
 
-def combine(document: Document, backends: Sequence[str]) -> list[Combination]:
-    """The combinations of a matrix file, in order; each names a backend. Raises HarnessError."""
-    axes = _with_backends(document, backends)
+def combine(document: Document, by_default: Sequence[str]) -> list[Combination]:
+    """The combinations of a matrix file, in order; each names a backend, one of `by_default` where the file names none.
+
+    Raises HarnessError.
+    """
+    axes = _with_backends(document, by_default)
     _check_used(axes)
     _check_count(document.node, axes)
     originals = _excluded(document, axes, _product(document.node, axes))
     return _included(document.include, originals, axes["backend"])
 
 
-def _with_backends(document: Document, backends: Sequence[str]) -> Axes:
-    """The axes with a backend axis: where none is written, the default's backend, or else every one; fastest then."""
+def _with_backends(document: Document, by_default: Sequence[str]) -> Axes:
+    """The axes with a backend axis: where none is written, that of `defaults`, or else all by default; fastest then."""
     if "backend" in document.axes:
         return document.axes
     if "backend" in document.defaults:
         return {**document.axes, "backend": [document.defaults["backend"]]}
-    return {**document.axes, "backend": [Setting(name, document.node) for name in backends]}
+    if not by_default:
+        raise document.node.error("names no backend, and those installed must be named: add the axis 'backend'")
+    return {**document.axes, "backend": [Setting(name, document.node) for name in by_default]}
 
 
 def _applies(axis: str, backend: str) -> bool:

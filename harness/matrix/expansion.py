@@ -44,8 +44,8 @@ Identify = Callable[[str], Identity]
 def expand(path: Path | str, plugins: Plugins, identify: Identify) -> Matrix:
     """The matrix of a file: every cell once, grouped by workload, each with its status where it will not run.
 
-    `identify` pins a model source; a HarnessError it raises is given the source's place in the file. Nothing is fetched or
-    started. Raises HarnessError, naming file, line and key, for whatever is wrong with the file.
+    `identify` pins a model source; a HarnessError it raises is given the source's place in the file. No weights are fetched
+    and nothing is started. Raises HarnessError, naming file, line and key, for whatever is wrong with the file.
     """
     if not plugins.backends:
         raise HarnessError(
@@ -80,7 +80,8 @@ def _cells(
     """The cells, each key once, in the order of their combinations; and the config of each checkpoint."""
     cells: dict[str, Cell] = {}
     configs: dict[str, Mapping[str, Any]] = {}
-    for combination in combine(document, tuple(backends)):
+    by_default = [name for name, backend in backends.items() if backend.by_default]
+    for combination in combine(document, by_default):
         settings = {**document.defaults, **combination.settings}
         identity = identities.of(_model(combination, settings))
         cell = _cell(settings, identity.identity, backends[settings["backend"].value])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from harness.inventory import BackendEntry, Pin, StackEntry, stacks_of
@@ -17,7 +17,8 @@ from harness.report.layout import Row, paragraph, plain, table, to_string
 MOST_PINS = 8
 """Pins of a stack in the table. The page of one backend has them all."""
 
-_GAP = "  "
+NOT_MADE = "not made yet: the first run that needs it makes it"
+
 _NO_BACKEND = "No backend is installed: a backend comes with a plugin, as harness-pytorch."
 
 
@@ -25,15 +26,21 @@ def render_backends(entries: Sequence[BackendEntry], width: int = 80, colour: bo
     """Every backend with its stack, plugin and description; then the stacks with what they pin and whether they are made."""
     if not entries:
         return to_string(paragraph(_NO_BACKEND, width), width, colour)
-    lines = [*_backend_lines(entries, width), Text(), *_stack_lines(stacks_of(entries), width), Text()]
-    return to_string([*lines, *paragraph("`harness backends NAME` tells all of one backend.", width)], width, colour)
+    lines = [
+        *table(list(_backend_rows(entries)), width),
+        Text(),
+        *table(list(_stack_rows(stacks_of(entries))), width),
+        Text(),
+        *paragraph("`harness backends NAME` tells all of one backend.", width),
+    ]
+    return to_string(lines, width, colour)
 
 
 def render_backend(entry: BackendEntry, width: int = 80, colour: bool = False) -> str:
     """All there is to know of one backend."""
     lines = [
         *paragraph(entry.backend.name, width, style="bold"),
-        *paragraph(plain(entry.backend.description) or "no description", width),
+        *paragraph(_description(entry), width),
         Text(),
         *table([Row(f"{name} ", remark=plain(words)) for name, words in _facts(entry)], width),
         Text(),
@@ -60,36 +67,38 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
-def _backend_lines(entries: Sequence[BackendEntry], width: int) -> Iterator[Text]:
-    rows = [(each.backend.name, each.backend.stack.name, _plugin_words(each.plugin)) for each in entries]
-    heading, *told = _aligned([("backend", "stack", "plugin"), *rows])
-    yield Text(heading, "bold")
-    for line, entry in zip(told, entries, strict=True):
-        yield Text(line)
-        yield from paragraph(plain(entry.backend.description), width, _GAP, "dim")
+def _backend_rows(entries: Sequence[BackendEntry]) -> Iterator[Row]:
+    names = [(each.backend.name, each.backend.stack.name) for each in entries]
+    heading, *labels = _aligned([("backend", "stack"), *names])
+    yield Row(heading, remark="plugin", style="bold")
+    for label, entry in zip(labels, entries, strict=True):
+        yield Row(label, remark=_plugin_words(entry.plugin))
+        yield Row("", remark=_description(entry), style="dim")
 
 
-def _stack_lines(stacks: Sequence[StackEntry], width: int) -> list[Text]:
-    cells = [("stack", "environment"), *((each.stack.name, _state(each)) for each in stacks)]
-    labels = [f"{label:<{max(map(len, _aligned(cells)))}} " for label in _aligned(cells)]
-    remarks = ["main versions", *(plain(each.problem or _few(each.main_pins)) for each in stacks)]
-    styles = ["bold", *("yellow" if each.problem else "" for each in stacks)]
-    rows = zip(labels, remarks, styles, strict=True)
-    return table([Row(label, remark=remark, style=style) for label, remark, style in rows], width)
+def _stack_rows(stacks: Sequence[StackEntry]) -> Iterator[Row]:
+    heading, *labels = _aligned([("stack", "environment"), *((each.stack.name, _state(each)) for each in stacks)])
+    yield Row(heading, remark="main versions", style="bold")
+    for label, each in zip(labels, stacks, strict=True):
+        told = plain(each.problem or _few(each.main_pins))
+        yield Row(label, remark=told, style="yellow" if each.problem else "")
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Every row as a line, the cells of a column under one another."""
+def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Labels of two words each, all of one width."""
     clean = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
-    padded = ([cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in clean)
-    return [_GAP.join(cells).rstrip() for cells in padded]
+    return ["  ".join(set_cell_size(*cell) for cell in zip(row, widths, strict=True)) + " " for row in clean]
 
 
 def _state(entry: StackEntry) -> str:
     if entry.problem:
         return "cannot be made"
     return "made" if entry.made else "not made yet"
+
+
+def _description(entry: BackendEntry) -> str:
+    return plain(entry.backend.description) or "no description"
 
 
 def _few(pins: Sequence[Pin]) -> str:
@@ -113,14 +122,10 @@ def _facts(entry: BackendEntry) -> Iterator[tuple[str, str]]:
     yield "plugin", _plugin_words(entry.plugin)
     yield "runner", entry.backend.runner
     yield "stack", stack.name
-    yield "environment", entry.stack.problem or _environment_words(entry.stack)
-    yield "main versions", _pins_words(entry.stack.main_pins)
+    yield "environment", f"made: {entry.stack.made}" if entry.stack.made else entry.stack.problem or NOT_MADE
+    yield "main versions", "unknown" if entry.stack.problem else _pins_words(entry.stack.main_pins)
     yield "system packages", ", ".join(stack.system_packages) or "none"
     yield "expects", _expectations(entry.backend.expects)
-
-
-def _environment_words(entry: StackEntry) -> str:
-    return f"made: {entry.made}" if entry.made else "not made yet: the first run that needs it makes it"
 
 
 def _expectations(expects: Mapping[str, Any]) -> str:
@@ -131,20 +136,22 @@ def _option_lines(entry: BackendEntry, width: int) -> list[Text]:
     if not entry.backend.options:
         return paragraph("no options", width)
     title = paragraph(f"options, axes of a matrix under `{entry.backend.name}`", width, style="bold")
-    rows = [Row(f"{option.name} ", remark=plain(_option_words(option))) for option in entry.backend.options]
-    return [*title, *table(rows, width)]
+    return [*title, *table([row for option in entry.backend.options for row in _option_rows(option)], width)]
 
 
-def _option_words(option: Option) -> str:
+def _option_rows(option: Option) -> Iterator[Row]:
     left = " (left to the framework)" if option.default is None else ""
     choices = f", one of {' | '.join(map(_shown, option.choices))}" if option.choices else ""
     told = f"{option.type.__name__}, default {_shown(option.default)}{left}{choices}"
-    return f"{told}: {option.help}" if option.help else told
+    yield Row(f"{option.name} ", remark=plain(told))
+    if option.help:
+        yield Row("", remark=plain(option.help), style="dim")
 
 
 def _pin_lines(entry: StackEntry, width: int) -> list[Text]:
     title = paragraph(f"pins of {entry.stack.lock}", width, style="bold")
-    return [*title, *paragraph(plain(_pins_words(entry.pins)), width, style="dim")]
+    pins = "unknown" if entry.problem else _pins_words(entry.pins)
+    return [*title, *paragraph(plain(pins), width, style="dim")]
 
 
 def _shown(value: object) -> str:
@@ -160,11 +167,10 @@ def _stack_row(entry: StackEntry) -> dict[str, Any]:
         "name": entry.stack.name,
         "lock": entry.stack.lock,
         "system_packages": list(entry.stack.system_packages),
-        "is_made": entry.made is not None,
         "environment": str(entry.made) if entry.made else None,
-        "problem": entry.problem,
-        "main_pins": _pin_rows(entry.main_pins),
-        "pins": _pin_rows(entry.pins),
+        "reason": None if entry.made else entry.problem or NOT_MADE,
+        "main_pins": None if entry.problem else _pin_rows(entry.main_pins),
+        "pins": None if entry.problem else _pin_rows(entry.pins),
     }
 
 

@@ -1,7 +1,8 @@
 """What a backend's runner implements, and what it may raise: the plugin boundary inside the container.
 
-A runner needs no base class; matching the `Runner` protocol is enough. It is constructed without arguments after its module
-was imported, so import the framework at module level: that time is `import`, not `load`. Depends on numpy alone.
+A runner needs no base class; matching the `Runner` protocol is enough. It is constructed after its module was imported, so
+import the framework at module level: that time is `import`, not `load`. Its constructor is given nothing, or `job` where it has a
+parameter of that name: only to decide what has to be imported or started, for nothing may be loaded yet. Depends on numpy alone.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Runner(Protocol):
         """Weights from `job.checkpoint` on the device. Set and later read back `job.threads`. Raises Unsupported."""
 
     def prepare(self) -> Stages:
-        """Export, optimise, quantise: a shippable artefact in `job.scratch`; empty where there is none."""
+        """Export, optimise, quantise: a shippable artefact in `job.cache`, or the one found there; empty where there is none."""
 
     def operation(self, name: str, slots: Sequence[Arrays]) -> Operation:
         """The operation on these inputs, moved to where the framework wants them. Raises Unsupported."""

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.worker.api import Facts, Runner
+from harness.worker.api import Facts, Job, Runner
 
 
-def build_runner(path: str) -> Runner:
-    """Import "module:Class" and build it without arguments. Raises ImportError, or TypeError for what is no runner."""
-    module_name, _, class_name = path.partition(":")
+def build_runner(job: Job) -> Runner:
+    """Import "module:Class" and build it. Raises ImportError, or TypeError for what is no runner."""
+    module_name, _, class_name = job.runner.partition(":")
     module = importlib.import_module(module_name)
     if not hasattr(module, class_name):
         raise ImportError(f"module {module_name} has no class {class_name!r}, which the backend names as its runner")
-    runner: Runner = getattr(module, class_name)()
+    runner: Runner = _built(getattr(module, class_name), job)
     check_members(runner, Runner)
     return runner
+
+
+def _built(runner_class: Callable[..., Any], job: Job) -> Any:
+    """With the job, where the constructor takes one."""
+    takes_job = "job" in inspect.signature(runner_class).parameters
+    return runner_class(job=job) if takes_job else runner_class()
 
 
 def check_members(candidate: object, protocol: type) -> None:

@@ -112,7 +112,7 @@ class Launch:
             raise ProtocolError("the command 'import' came twice: a worker is for one launch")
         self._announce("import")
         started = self._clock()
-        runner = build_runner(command.job.runner)
+        runner = build_runner(command.job)
         import_ns = self._clock() - started
         self._imported = _Imported(command.job, runner)
         return Imported(import_ns)

@@ -7,8 +7,8 @@ done here in its order, and told in full, so that tests can look at what the wor
 from __future__ import annotations
 
 import gc
-import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from harness.worker.api import Job, Operation, Runner
+from harness.worker.checks import build_runner
 
 WATCHED = (
     "torch.nn.parameter.Parameter",
@@ -34,14 +35,14 @@ def main(job_file: str, inputs_file: str, folder: str) -> None:
     extra = settings.pop("extra_shape", None)
     job = Job(**settings)
     inputs = dict(np.load(inputs_file))
-    slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(len(inputs["input_ids"]))]
+    count = len(next(iter(inputs.values())))
+    slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(count)]
     report = launch(job, slots, Path(folder), extra)
     (Path(folder) / "report.json").write_text(json.dumps(report))
 
 
 def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int | None) -> dict[str, Any]:
-    module, _, name = job.runner.partition(":")
-    runner = getattr(importlib.import_module(module), name)()
+    runner = build_runner(job)
     report: dict[str, Any] = {"is_runner": isinstance(runner, Runner)}
     started = time.perf_counter_ns()
     stages = {"load": runner.load(job), "prepare": runner.prepare()}
@@ -57,6 +58,7 @@ def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int
     report |= {"effective": facts.effective, "versions": facts.versions, "details": facts.details}
     _write_outputs(operation, len(slots), folder)
     report |= {"memory": runner.memory(reset=True), "not_applicable": dict(runner.not_applicable)}
+    report["children_s"] = sum(os.times()[2:4])
     report["frameworks_imported"] = [name for name in FRAMEWORKS if name in sys.modules]
     report["compilations"].append(runner.compilations())
     if extra_shape is not None:

@@ -24,6 +24,7 @@ runner.load(
         inputs="",
         folder=folder,
         scratch=folder,
+        cache=folder,
         dtype="float32",
         device="cpu",
         threads=2,

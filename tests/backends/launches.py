@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from harness.stacks import Stacks
 HERE = Path(__file__).parent
 SLOTS, BATCH, SEQUENCE = 3, 2, 24
 TIMEOUT_S = 300
+CACHE = "reusable"
 
 Outputs = list[dict[str, npt.NDArray[Any]]]
 
@@ -41,7 +43,8 @@ class Question:
     device: str = "cpu"
     threads: int = 2
     extra_shape: int | None = None  # compile once more, for that many tokens
-    cache_of: Question | None = None  # find the compile cache that this launch has left
+    cache_of: Question | None = None  # start from a copy of the cache that this launch has left
+    compile_cache: str = "cold"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Told:
     report: Mapping[str, Any]
     outputs: Outputs
     checkpoint_changed: bool
-    scratch: Path
+    cache: Path  # as the launch has left it
 
     def phase_ns(self, phase: str) -> list[tuple[str, int]]:
         """Stages of a phase, as (name, nanoseconds)."""
@@ -100,27 +103,22 @@ class Lab:
 
     def _launch(self, question: Question) -> Told:
         out, checkpoint = self._new_folder(), self.checkpoint(question.source)
-        scratch = self.ask(question.cache_of).scratch if question.cache_of else self._new_folder()
+        scratch = self._new_folder()
+        if question.cache_of:
+            shutil.copytree(self.ask(question.cache_of).cache, scratch / CACHE)
         before = _fingerprint(checkpoint)
         job = _job(question, self.backends[question.backend].runner, checkpoint, out, scratch)
         (out / "job.json").write_text(json.dumps(dataclasses.asdict(job) | {"extra_shape": question.extra_shape}))
         arguments = (out / "job.json", self._inputs(checkpoint), out)
         self.run(question.backend, HERE / "drive_runner.py", *arguments, scratch=scratch)
         report = json.loads((out / "report.json").read_text())
-        return Told(report, _read_outputs(out), _fingerprint(checkpoint) != before, scratch)
+        return Told(report, _read_outputs(out), _fingerprint(checkpoint) != before, scratch / CACHE)
 
     def _inputs(self, checkpoint: Path) -> Path:
-        """Random tokens; the last row of each slot ends in padding."""
+        """Every launch of a checkpoint gets the same."""
         config = json.loads((checkpoint / "config.json").read_text())
-        shape = (SLOTS, BATCH, SEQUENCE)
-        mask = np.ones(shape, np.int64)
-        mask[:, -1, -5:] = 0
-        tokens = np.random.default_rng(7).integers(0, config["vocab_size"], shape)
-        inputs = {"input_ids": tokens, "attention_mask": mask}
-        if config["model_type"] == "bert":
-            inputs["token_type_ids"] = np.zeros(shape, np.int64)
         path = self._new_folder() / "inputs.npz"
-        np.savez(path, **inputs)
+        np.savez(path, **(_images(config) if "num_channels" in config else _tokens(config)))
         return path
 
     def _new_folder(self) -> Path:
@@ -128,7 +126,7 @@ class Lab:
 
 
 def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: Path) -> Job:
-    cache = scratch / "reusable"
+    cache = scratch / CACHE
     cache.mkdir(exist_ok=True)
     return Job(
         runner=runner,
@@ -145,8 +143,27 @@ def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: 
         threads=question.threads,
         batch_size=BATCH,
         sequence_length=SEQUENCE,
+        compile_cache=question.compile_cache,
         options=dict(question.options),
     )
+
+
+def _tokens(config: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Random ones; the last row of each slot ends in padding."""
+    shape = (SLOTS, BATCH, SEQUENCE)
+    mask = np.ones(shape, np.int64)
+    mask[:, -1, -5:] = 0
+    inputs = {
+        "input_ids": np.random.default_rng(7).integers(0, config["vocab_size"], shape),
+        "attention_mask": mask,
+    }
+    return {**inputs, "token_type_ids": np.zeros(shape, np.int64)} if config["model_type"] == "bert" else inputs
+
+
+def _images(config: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    size = config.get("image_size", 64)  # ResNet takes any
+    pixels = np.random.default_rng(7).uniform(-1, 1, (SLOTS, BATCH, config["num_channels"], size, size))
+    return {"pixel_values": pixels.astype(np.float32)}
 
 
 def largest_difference(some: Outputs, others: Outputs) -> float:

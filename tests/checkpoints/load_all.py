@@ -13,21 +13,25 @@ import transformers
 
 HEADS = {
     "bert": ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
+    "distilbert": ("", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering"),
     "gpt2": ("", "ForCausalLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
     "llama": ("", "ForCausalLM", "ForSequenceClassification"),
     "mistral": ("", "ForCausalLM", "ForSequenceClassification"),
+    "qwen2": ("", "ForCausalLM", "ForSequenceClassification"),
     "resnet": ("", "ForImageClassification"),
-    "t5": ("", "ForSeq2SeqLM"),
+    "roberta": ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
+    "t5": ("", "ForSeq2SeqLM", "ForTextEncoding"),
     "vit": ("", "ForImageClassification"),
 }
 
 
-def inputs(family):
+def inputs(family, head):
     random = np.random.RandomState(0)
     if family in ("resnet", "vit"):
         return {"pixel_values": torch.tensor(random.random_sample((2, 3, 64, 64)) * 2 - 1, dtype=torch.float32)}
     ids = torch.tensor(random.randint(3, 1000, (2, 24)))
-    return {"input_ids": ids, "decoder_input_ids": ids[:, :5]} if family == "t5" else {"input_ids": ids}
+    needs_decoder = family == "t5" and head != "ForTextEncoding"
+    return {"input_ids": ids, "decoder_input_ids": ids[:, :5]} if needs_decoder else {"input_ids": ids}
 
 
 def main(out, *folders):
@@ -37,7 +41,7 @@ def main(out, *folders):
         for head in HEADS[family]:
             model, told = getattr(transformers, f"AutoModel{head}").from_pretrained(folder, output_loading_info=True)
             with torch.inference_mode():
-                outputs = model.eval()(**inputs(family))
+                outputs = model.eval()(**inputs(family, head))
             tensors = {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)}
             arrays |= {f"{index}/{head}/{name}": tensor.numpy() for name, tensor in tensors.items()}
             if told["missing_keys"] or told["mismatched_keys"]:

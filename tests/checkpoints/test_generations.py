@@ -17,6 +17,7 @@ from harness_pytorch import plugin as pytorch
 
 from harness import cache, checkpoints
 from harness.checkpoints import Checkpoint
+from harness.checkpoints.families import FAMILIES
 from harness.executors.venv import VenvExecutor
 from harness.stacks import Stacks
 
@@ -25,13 +26,19 @@ pytestmark = pytest.mark.stacks
 ENVIRONMENTS = cache.room("environments")  # the user's own: before any test has a cache of its own
 SOURCES = (
     "random:bert",
+    "random:distilbert",
     "random:gpt2",
     "random:llama?rope_theta=50&tie_word_embeddings=true",  # a theta that a generation may miss shows here
     "random:mistral?sliding_window=null",
+    "random:qwen2",
     "random:resnet",
+    "random:roberta",
     "random:t5",
     "random:vit",
 )
+
+
+IMAGE_MODELS = ("random:resnet", "random:vit")
 
 
 @dataclass(frozen=True)
@@ -102,10 +109,30 @@ def test_no_weight_of_any_head_is_left_to_chance(generations: tuple[Loaded, Load
     assert [loaded.report["left to chance"] for loaded in generations] == [{}, {}]
 
 
-@pytest.mark.parametrize("source", ["random:bert", "random:gpt2", SOURCES[2], SOURCES[3]])
+def test_every_family_is_among_them() -> None:
+    assert {source.partition("?")[0] for source in SOURCES} == {f"random:{family}" for family in FAMILIES}
+
+
+@pytest.mark.parametrize("source", [source for source in SOURCES if source not in IMAGE_MODELS])
 def test_logits_are_large_enough_to_compare(source: str, generations: tuple[Loaded, Loaded]) -> None:
     (logits,) = (array for name, array in generations[0].of(source).items() if name.endswith("LM/logits"))
-    assert 1.2 < logits.std() < 2
+    assert 0.9 < logits.std() < 2
+    assert np.abs(logits[0, 0] - logits[0, 1]).max() > 1  # of two tokens
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2"])
+def test_a_decoder_does_not_say_one_token_for_ever(family: str, generations: tuple[Loaded, Loaded]) -> None:
+    (source,) = (source for source in SOURCES if source.startswith(f"random:{family}"))
+    (logits,) = (array for name, array in generations[0].of(source).items() if name.endswith("CausalLM/logits"))
+    assert len(set(logits.argmax(-1).ravel())) > 4
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_hidden_states_are_large_enough_to_compare(source: str, generations: tuple[Loaded, Loaded]) -> None:
+    name = "ForTextEncoding/last_hidden_state" if source == "random:t5" else "//last_hidden_state"
+    (states,) = (array for key, array in generations[0].of(source).items() if key.endswith(name))
+    assert 0.9 < states.std() < 3
+    assert np.abs(states[0] - states[1]).max() > 0.5  # of two inputs
 
 
 def test_the_same_options_give_the_same_bytes(stacks: Stacks, made: Mapping[str, Checkpoint], tmp_path: Path) -> None:

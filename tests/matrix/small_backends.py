@@ -21,6 +21,7 @@ def backend(name: str, *options: Option, **fields: Any) -> Backend:
 
 
 EAGER = backend("eager")
+CONTROL = backend("control", by_default=False)
 ORT = backend(
     "onnxruntime",
     Option("optimization", str, None, "graph optimisation", ("O1", "O2", "O3")),

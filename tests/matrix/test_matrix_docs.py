@@ -13,7 +13,7 @@ from harness.expressions import compile_filter
 from harness.matrix import expand
 from harness.matrix.schema import CHOICES, TOP_LEVEL_KEYS
 from harness.model import WORKLOAD_AXES, Cell, Option, Protocol
-from harness.plugins import Plugins
+from harness.plugins import Plugins, load
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/matrix.md").read_text()
@@ -79,6 +79,25 @@ def test_the_quick_matrix_has_every_installed_backend_at_batch_1_and_8(make_plug
         "float32",
         "cpu",
     )
+
+
+def test_the_stack_control_compares_eager_with_eager_in_the_other_stack() -> None:
+    matrix = expand(ROOT / "matrices/stack-control.yaml", load(), lambda source: SmallIdentity(source))
+    for group in matrix.groups:
+        cells = [planned.cell for planned in group.cells]
+        assert [cell.backend for cell in cells] == ["eager", "eager_onnxruntime_stack"]
+        assert len({(cell.model, cell.task, cell.dtype, *cell.options.items()) for cell in cells}) == 1
+        assert {planned.status for planned in group.cells} == {None}
+
+
+def test_the_decoder_matrix_has_every_backend_that_is_meant_by_default() -> None:
+    installed = load()
+    matrix = expand(ROOT / "matrices/decoder-forward.yaml", installed, lambda source: SmallIdentity(source))
+    (group,) = matrix.groups
+    assert {planned.cell.backend for planned in group.cells} == {
+        name for name, backend in installed.backends.items() if backend.by_default
+    }
+    assert {(planned.cell.task, planned.cell.operation) for planned in group.cells} == {("text-generation", "forward")}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*.yaml")), ids=lambda path: path.stem)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from small_backends import EAGER, ORT, identify
+from small_backends import CONTROL, EAGER, ORT, identify
 
 from harness.matrix import expand
-from harness.model import Cell, Matrix
+from harness.model import Cell, HarnessError, Matrix
 from harness.plugins import Plugins
 
 Expand = Callable[[str], Matrix]
@@ -39,6 +40,27 @@ def test_a_backend_that_is_left_out_means_every_installed_one(expand_text: Expan
 def test_a_default_backend_takes_the_place_of_every_installed_one(expand_text: Expand) -> None:
     matrix = expand_text("defaults: {model: package:minilm, backend: onnxruntime}\nmatrix: {batch_size: [1, 8]}\n")
     assert rows(matrix, "batch_size", "backend") == [(1, "onnxruntime"), (8, "onnxruntime")]
+
+
+def test_a_backend_made_to_check_others_is_taken_only_where_it_is_named(
+    make_plugins: Callable[..., Plugins], write: Callable[[str], Path]
+) -> None:
+    plugins = make_plugins(EAGER, CONTROL)
+
+    def backends(rest: str) -> list[str]:
+        return [planned.cell.backend for planned in expand(write(f"{HEAD}{rest}"), plugins, identify).cells]
+
+    assert backends("matrix: {batch_size: [1]}\n") == ["eager"]
+    assert backends("matrix: {batch_size: [1], include: [{batch_size: 8}]}\n") == ["eager", "eager"]
+    assert backends("matrix: {batch_size: [1], include: [{backend: control}]}\n") == ["eager", "control"]
+    assert backends("matrix: {backend: [control, eager]}\n") == ["control", "eager"]
+
+
+def test_a_matrix_without_a_backend_is_refused_where_all_must_be_named(
+    make_plugins: Callable[..., Plugins], write: Callable[[str], Path]
+) -> None:
+    with pytest.raises(HarnessError, match="names no backend, and those installed must be named"):
+        expand(write(f"{HEAD}matrix: {{batch_size: [1]}}\n"), make_plugins(CONTROL), identify)
 
 
 def test_options_are_axes_of_their_own_backends_cells(expand_text: Expand) -> None:

@@ -13,6 +13,7 @@ from store.factories import a_cell, a_failure, a_result, some_hashes
 
 from harness.model import Cell, CellError, Measurements, PlannedCell, Result, Status
 from harness.report.terminal import render_plan, render_results
+from report import machine_cases
 
 EAGER = {
     "load_s": 0.412,
@@ -183,7 +184,8 @@ def plan() -> str:
 CASES: dict[str, Callable[[], str]] = {
     case.__name__: case
     for case in (
-        quick, in_colour, every_ending, baseline_leads, no_baseline, nothing_ranked, alone, two_hosts, extremes, nothing, plan
+        quick, in_colour, every_ending, baseline_leads, no_baseline, nothing_ranked, alone, two_hosts, extremes, nothing, plan,
+        *machine_cases.CASES,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Bench
+from run_bench import Bench
 
 
 def assert_refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -244,7 +244,7 @@ def test_the_host_imports_without_any_framework(tmp_path: Path) -> None:
 
 
 def test_help_of_every_command_reads_at_80_columns(bench: Bench) -> None:
-    for command in ([], ["run"], ["plan"], ["report"], ["export"]):
+    for command in ([], ["run"], ["plan"], ["report"], ["export"], ["backends"], ["doctor"]):
         shown = subprocess.run(
             bench.command(*command, "--help"),
             capture_output=True,

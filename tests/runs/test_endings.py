@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import Bench
+from run_bench import Bench
 
 from harness.model import Result, Status
 from harness.store import ResultStore

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from conftest import Bench
+from run_bench import Bench
 
 from harness.model import Status
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import psutil
-from conftest import Bench
+from run_bench import Bench
 
 from harness.model import LaunchRecord, Status
 

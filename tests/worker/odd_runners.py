@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness_fake.runner import FakeRunner
 
@@ -34,6 +35,28 @@ class Wordless:
 class Unbuildable(FakeRunner):
     def __init__(self) -> None:
         raise OSError("no licence file")
+
+
+class Foresighted(FakeRunner):
+    """Wants to know while it is built what it will have to do."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._built_for = job
+
+    def facts(self) -> Facts:
+        return replace(super().facts(), details={"built_for_tokens": self._built_for.sequence_length})
+
+
+class Configurable(FakeRunner):
+    """Has a parameter of its own, which the worker knows nothing of."""
+
+    def __init__(self, tokens: int = 7) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def facts(self) -> Facts:
+        return replace(super().facts(), details={"built_for_tokens": self._tokens})
 
 
 class HalfOperation(FakeRunner):

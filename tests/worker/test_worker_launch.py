@@ -112,6 +112,13 @@ def test_stages_in_anything_but_whole_nanoseconds_are_refused(make_job: MakeJob)
     assert "0.5" in last.message
 
 
+@pytest.mark.parametrize(("runner", "tokens"), [("Foresighted", 4), ("Configurable", 7)])
+def test_a_runner_is_built_with_its_job_where_its_constructor_asks_for_it(
+    make_job: MakeJob, runner: str, tokens: int
+) -> None:
+    assert opened(make_job(f"odd_runners:{runner}")).facts["details"] == {"built_for_tokens": tokens}
+
+
 def test_ready_tells_what_is_in_effect_and_what_a_call_handles(make_job: MakeJob) -> None:
     job = make_job(call_ms=2)
     ready = opened(job)
@@ -121,6 +128,7 @@ def test_ready_tells_what_is_in_effect_and_what_a_call_handles(make_job: MakeJob
         "threads": 1,
         "eval_mode": True,
         "inference_mode": True,
+        "compile_cache": "cold",
         "call_ms": 2,
     }
     assert ready.facts["versions"] == {"numpy": np.__version__}

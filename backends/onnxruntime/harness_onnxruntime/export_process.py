@@ -17,16 +17,30 @@ from typing import Any, TextIO
 
 import onnx
 import torch
+from optimum.exporters.onnx import export as export_graph
 from optimum.exporters.onnx import main_export
+from optimum.exporters.tasks import TasksManager
 from optimum.onnxruntime import AutoOptimizationConfig, ORTOptimizer
+from transformers import AutoConfig, AutoModelForTextEncoding
 
 MODEL = "model.onnx"
 FLOATS = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 
 
 def export(checkpoint: str, task: str, folder: str, threads: int) -> dict[str, Any]:
-    """Write the model for one task, in float32, without a cache. Parity is judged later, so optimum need not validate."""
+    """Write the model for one task, in float32, without a cache; of an encoder-decoder its encoder.
+
+    Parity is judged later, so optimum need not validate.
+    """
     torch.set_num_threads(threads)
+    if AutoConfig.from_pretrained(checkpoint, local_files_only=True).is_encoder_decoder:
+        _export_encoder(checkpoint, task, Path(folder))
+    else:
+        _export_model(checkpoint, task, folder)
+    return _described(Path(folder))
+
+
+def _export_model(checkpoint: str, task: str, folder: str) -> None:
     main_export(
         checkpoint,
         folder,
@@ -36,7 +50,14 @@ def export(checkpoint: str, task: str, folder: str, threads: int) -> dict[str, A
         local_files_only=True,
         do_validation=False,
     )
-    return _described(Path(folder))
+
+
+def _export_encoder(checkpoint: str, task: str, folder: Path) -> None:
+    """By the function beneath main_export, which would write a decoder too."""
+    model = AutoModelForTextEncoding.from_pretrained(checkpoint, dtype=torch.float32, local_files_only=True).eval()
+    describe = TasksManager.get_exporter_config_constructor("onnx", model, task=task, library_name="transformers")
+    model.config.save_pretrained(folder)  # the optimiser reads it
+    export_graph(model.get_encoder(), describe(model.config).with_behavior("encoder"), folder / MODEL)
 
 
 def optimise(folder: str, level: str, into: str) -> dict[str, Any]:
@@ -50,11 +71,10 @@ STEPS: Mapping[str, Callable[..., dict[str, Any]]] = {"export": export, "optimis
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """The file, and what can be read from it; weights in a file of their own stay unread."""
+    """What can be read from the file; weights in a file of their own stay unread."""
     model = onnx.load(str(folder / MODEL), load_external_data=False)
     weights, nodes = model.graph.initializer, model.graph.node
     return {
-        "path": str(folder / MODEL),
         "dtype": "+".join(sorted({FLOATS[weight.data_type] for weight in weights if weight.data_type in FLOATS})),
         "weights_bytes": sum(_bytes(weight) for weight in weights),
         "training_nodes": sum(map(_in_training_mode, nodes)),

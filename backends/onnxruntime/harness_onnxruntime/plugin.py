@@ -1,9 +1,12 @@
-"""The ONNX Runtime backend as the host sees it: data and reasons. Imports no framework."""
+"""The onnxruntime stack's backends as the host sees them: data and reasons. Imports no framework."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
+
+from harness_pytorch.plugin import EAGER, is_run_as_encoder
 
 from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack, longest_sequence
@@ -13,7 +16,11 @@ DEVICES = ("cpu", "cuda")
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")  # how classes of config.json's `architectures` end that have the head
 HALF_PRECISION_LEVEL = "O4"
 
-STACK = Stack(name="onnxruntime", lock="harness_onnxruntime:onnxruntime.lock", packages=("harness_onnxruntime",))
+STACK = Stack(
+    name="onnxruntime",
+    lock="harness_onnxruntime:onnxruntime.lock",
+    packages=("harness_onnxruntime", "harness_pytorch"),  # the latter's eager runs here too, as a control
+)
 
 
 def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
@@ -30,8 +37,6 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
         yield f"dtype {cell.dtype}: this backend exports and runs float32"
     if cell.device not in DEVICES:
         yield f"device {cell.device}: this backend runs on {' and '.join(DEVICES)}"
-    if cell.compile_cache != "cold":
-        yield f"compile_cache {cell.compile_cache}: this backend exports anew in every launch"
     if cell.options.get("optimum_level") == HALF_PRECISION_LEVEL:
         yield "optimum_level O4: it makes a float16 graph, in silence also on CPU, and this backend runs float32"
     yield from _model_reasons(cell, model_config)
@@ -46,7 +51,7 @@ def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]
         yield f"model type {model_type}: optimum's ONNX exporter does not have it for {cell.task}"
     if model_type is not None and cell.options.get("optimum_level") and model_type not in OPTIMISABLE:
         yield f"optimum_level {cell.options['optimum_level']}: optimum's optimiser does not have model type {model_type}"
-    if model_config.get("is_encoder_decoder"):
+    if model_config.get("is_encoder_decoder") and not is_run_as_encoder(cell, model_config):
         yield f"model type {model_type}: an encoder-decoder also needs decoder inputs, which are not made"
     limit = longest_sequence(model_config)
     if limit is not None and cell.sequence_length > limit:
@@ -75,10 +80,19 @@ ONNXRUNTIME = Backend(
         ),
     ),
     supports=supports,
+    has_compile_cache=True,
+)
+
+EAGER_HERE = replace(
+    EAGER,
+    name="eager_onnxruntime_stack",
+    stack=STACK,
+    description="Eager with the Transformers of the onnxruntime stack: a control, to see what that alone changes",
+    by_default=False,
 )
 
 
 @hookimpl
 def harness_register_backends() -> tuple[Backend, ...]:
-    """One backend; its options are what users vary."""
-    return (ONNXRUNTIME,)
+    """One backend, whose options are what users vary, and the control."""
+    return ONNXRUNTIME, EAGER_HERE

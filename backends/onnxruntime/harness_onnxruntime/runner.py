@@ -5,6 +5,9 @@ Runtime leaves there: its public call with everything in place. `session.run` wi
 (18.6 and 18.7 ms, MiniLM, 1 x 128 tokens); optimum's ORTModel around it is not in the call.
 
 Loading has no time of its own: the session reads the weights while it is created, which is this backend's compile phase.
+
+The exported model is an artefact, kept in the launch's own cache folder. A launch that finds one there (`compile_cache: warm`)
+opens a session on it and exports nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness_onnxruntime.artefact import Artefact
 from harness_onnxruntime.exporter import Exporter
 
 DISTRIBUTIONS = ("optimum", "optimum-onnx", "onnx", "torch", "transformers", "numpy")
@@ -47,10 +51,12 @@ ELEMENT_TYPES = {
 class OnnxRuntimeRunner:
     """One exported model and its session."""
 
-    not_applicable: Mapping[str, str] = {"load": "the session reads the weights while it is created"}
-
-    def __init__(self) -> None:
-        self._exporter = Exporter()
+    def __init__(self, job: Job) -> None:
+        """Start the exporter, unless what it would make is there already."""
+        self._artefact = Artefact(Path(job.cache))
+        self._found = self._artefact.state()
+        self._exporter = None if self._found == "warm" else Exporter()
+        self.not_applicable = {"load": "the session reads the weights while it is created"}
 
     def load(self, job: Job) -> Stages:
         """Nothing yet."""
@@ -58,19 +64,15 @@ class OnnxRuntimeRunner:
         return ()
 
     def prepare(self) -> Stages:
-        """Export, optimise where asked, and see the process that did it end."""
-        job, exported, optimised = self._job, f"{self._job.scratch}/exported", f"{self._job.scratch}/optimised"
-        self._optimum_level = job.options.get("optimum_level")
+        """Export, optimise where asked, and see the process that did it end; or nothing, where that was done before."""
         watch = Stopwatch()
-        self._artefact = self._exporter.ask(
-            "export", checkpoint=job.checkpoint, task=job.task, folder=exported, threads=job.threads
-        )
-        watch.lap("export")
-        if self._optimum_level is not None:
-            self._artefact = self._exporter.ask("optimise", folder=exported, level=self._optimum_level, into=optimised)
-            watch.lap("optimise")
-        self._exporter.close()
-        watch.lap("end_of_exporter")
+        if self._exporter is None:
+            self.not_applicable["prepare"] = "prepared artefact reused"
+        else:
+            self._artefact.describe(self._exported(self._exporter, watch))
+            self._exporter.close()
+            watch.lap("end_of_exporter")
+        self._described = self._artefact.described()
         return watch.laps
 
     def operation(self, name: str, slots: Sequence[Arrays]) -> Forward:
@@ -82,7 +84,7 @@ class OnnxRuntimeRunner:
 
     def facts(self) -> Facts:
         """Providers and settings are the session's own; the number of threads is counted, where none but ORT starts any."""
-        session, artefact = self._operation.session, self._artefact
+        session, artefact = self._operation.session, self._described
         options = session.get_session_options()
         device = _device(session)
         effective = {
@@ -92,7 +94,8 @@ class OnnxRuntimeRunner:
             "eval_mode": artefact["training_nodes"] == 0,
             "inference_mode": isinstance(session, onnxruntime.InferenceSession),  # which cannot make gradients
             "graph_optimization": LEVEL_NAMES[options.graph_optimization_level],
-            "optimum_level": self._optimum_level,
+            "optimum_level": artefact["optimum_level"],
+            "compile_cache": self._found,
         }
         details = {
             "providers": session.get_providers(),
@@ -113,24 +116,38 @@ class OnnxRuntimeRunner:
         return int(hasattr(self, "_threads_started"))
 
     def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:  # noqa: ARG002 - ORT keeps no counters to reset
-        """The weights in the file, and what exporting them took: that process is gone, and in no other number."""
-        return {
-            "weights_bytes": self._artefact["weights_bytes"],
-            "exporter_peak_rss_bytes": self._artefact["peak_rss_bytes"],
-        }
+        """The weights in the file, and what exporting them took here: that process is gone, and in no other number."""
+        counters = {"weights_bytes": self._described["weights_bytes"]}
+        if self._exporter is not None:
+            counters["exporter_peak_rss_bytes"] = self._described["peak_rss_bytes"]
+        return counters
 
     def close(self) -> None:
         """Free the session, and end the exporter where `prepare` did not come to it."""
-        self._exporter.close()
+        if self._exporter is not None:
+            self._exporter.close()
         if hasattr(self, "_operation"):
             self._operation.release()
         self.__dict__.clear()
         gc.collect()
 
+    def _exported(self, exporter: Exporter, watch: Stopwatch) -> Mapping[str, Any]:
+        """Fill the artefact's folder; what the exporter says of it. Raises ExportError."""
+        job, level, folder = self._job, self._job.options.get("optimum_level"), str(self._artefact.folder)
+        exported = folder if level is None else f"{job.scratch}/exported"
+        described = exporter.ask(
+            "export", checkpoint=job.checkpoint, task=job.task, folder=exported, threads=job.threads
+        )
+        watch.lap("export")
+        if level is not None:
+            described = exporter.ask("optimise", folder=exported, level=level, into=folder)
+            watch.lap("optimise")
+        return {**described, "optimum_level": level}
+
     def _open_session(self) -> onnxruntime.InferenceSession:
         before = _threads()
         session = onnxruntime.InferenceSession(
-            self._artefact["path"], _session_options(self._job), providers=PROVIDERS[self._job.device]
+            str(self._artefact.model), _session_options(self._job), providers=PROVIDERS[self._job.device]
         )
         self._threads_started = _threads() - before
         return session
@@ -142,8 +159,7 @@ class Forward:
     calls_per_begin = None
 
     def __init__(self, open_session: Callable[[], onnxruntime.InferenceSession], slots: Sequence[Arrays]) -> None:
-        batch_size, sequence_length = slots[0]["input_ids"].shape
-        self.items = {"samples": batch_size, "tokens": batch_size * sequence_length}
+        self.items = _items(slots[0])
         self._open_session = open_session
         self._arrays = slots
 
@@ -195,6 +211,14 @@ class Stopwatch:
         now_ns = time.perf_counter_ns()
         self.laps.append((name, now_ns - self._last_ns))
         self._last_ns = now_ns
+
+
+def _items(slot: Arrays) -> dict[str, int]:
+    """Per call. Padding counts as tokens: it is computed like any other."""
+    if "pixel_values" in slot:
+        return {"images": len(slot["pixel_values"])}
+    batch_size, sequence_length = slot["input_ids"].shape
+    return {"samples": batch_size, "tokens": batch_size * sequence_length}
 
 
 def _session_options(job: Job) -> onnxruntime.SessionOptions:

@@ -3,13 +3,15 @@
 Timed is one call of what `torch.compile(model)` returns. Its compile time is made of the intervals in which Dynamo says that
 something is being compiled (`torch._dynamo.callback`: tracing, Inductor, the C++ compiler, CUDA-graph capture) during the
 first call; the rest of that call is `first_call`.
+
+All that compilers keep lies in the launch's own cache folder. A launch is cold where no file was there nor anywhere else that they
+look, and no graph was found in a cache; warm where one was. Files that hold no such graph make it neither: `stale`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +19,9 @@ import torch._inductor.compile_fx  # what torch.compile would import at its firs
 import torch._inductor.config
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import counters, get_compilation_metrics
-from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir
 
 from harness.worker.api import Facts, Job, Stages
+from harness_pytorch import compile_cache
 from harness_pytorch.runner import Forward, SdpaRunner, Tensors
 
 COMPILE_OPTIONS = ("mode", "dynamic", "fullgraph")
@@ -32,7 +34,8 @@ class CompileRunner(SdpaRunner):
     _operation: CompiledForward
 
     def load(self, job: Job) -> Stages:
-        """As SdpaRunner; from now on compilations are counted."""
+        """As SdpaRunner; from now on compilations are counted, and caches lie where the job wants them."""
+        compile_cache.keep_in(job.cache)
         self._log = CompileLog()
         return super().load(job)
 
@@ -43,7 +46,7 @@ class CompileRunner(SdpaRunner):
         effective = {
             **common.effective,
             "compiled": counters["stats"]["unique_graphs"] > 0,
-            "compile_cache": "cold" if self._operation.began_cold and not _cache_hits() else "warm",
+            "compile_cache": self._operation.found_in_cache(),
             "mode": _mode(context.callback),
             "dynamic": context._dynamic,
             "fullgraph": context.fullgraph,
@@ -77,7 +80,7 @@ class CompiledForward(Forward):
 
     def compile(self) -> Stages:
         """Wrap the model and make the first call: what of it Dynamo compiled, and what remains."""
-        self.began_cold = not any(_cached_files())
+        self._began_cold = compile_cache.is_empty()
         started_ns = time.perf_counter_ns()
         self._model = self.compiled = torch.compile(self._model, **self._options)
         wrapped_ns = time.perf_counter_ns()
@@ -88,6 +91,12 @@ class CompiledForward(Forward):
         call_ns = time.perf_counter_ns() - wrapped_ns
         compiled_ns = self._log.total_ns - compiled_before_ns
         return [("wrap", wrapped_ns - started_ns), ("dynamo", compiled_ns), ("first_call", call_ns - compiled_ns)]
+
+    def found_in_cache(self) -> str:
+        """Whether this launch was cold or warm, or found files but no graph."""
+        if any(compile_cache.count(compile_cache.HITS).values()):
+            return "warm"
+        return "cold" if self._began_cold else "stale"
 
 
 class CompileLog:
@@ -113,16 +122,6 @@ class CompileLog:
         self.total_ns += time.perf_counter_ns() - self._started_ns
 
 
-def _cached_files() -> Iterator[Path]:
-    """What an earlier compile left. Precompiled headers stay with the user's temporary files, whatever the cache folder is."""
-    for folder in (Path(cache_dir()), Path(default_cache_dir()) / "precompiled_headers"):
-        yield from (path for path in folder.rglob("*") if path.is_file())
-
-
-def _cache_hits() -> int:
-    return counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-
-
 def _mode(callback: Any) -> str | None:
     """The mode whose settings the compiler behind Dynamo's callback was given; None where they are those of no mode."""
     while hasattr(callback, "_torchdynamo_orig_backend"):
@@ -137,7 +136,8 @@ def _compile_details() -> dict[str, Any]:
         "graphs": counters["stats"]["unique_graphs"],
         "graph_breaks": dict(counters["graph_break"]),  # reason -> how often
         "recompilations": [metric.recompile_reason for metric in metrics if metric.recompile_reason],
-        "inductor_cache_misses": counters["inductor"]["fxgraph_cache_miss"],
+        "cache_hits": compile_cache.count(compile_cache.HITS),
+        "cache_misses": compile_cache.count(compile_cache.MISSES),
         "inductor_compile_s": sum(metric.inductor_compile_time_s or 0.0 for metric in metrics),
         "compile_processes": torch._inductor.config.compile_threads,
         "cxx": list(torch._inductor.config.cpp.cxx),

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack, longest_sequence
+from harness_pytorch.architectures import ENCODERS, WITHOUT_SDPA
 
 TASKS = ("feature-extraction", "text-generation")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -36,11 +37,19 @@ def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     return next(_reasons(cell, model_config), None)
 
 
+def supports_sdpa(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+    """As `supports`, where attention must be scaled_dot_product_attention's."""
+    model_type = model_config.get("model_type")
+    if model_type in WITHOUT_SDPA:
+        return f"model type {model_type}: Transformers has no attention by scaled_dot_product_attention for it"
+    return supports(cell, model_config)
+
+
 def supports_compiled(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
-    """As `supports`, for torch.compile."""
+    """As `supports_sdpa`, for torch.compile."""
     if cell.options.get("mode") in CUDA_GRAPH_MODES and cell.device != "cuda":
         return f"mode {cell.options['mode']} stands for CUDA graphs, which device {cell.device} does not have"
-    return supports(cell, model_config)
+    return supports_sdpa(cell, model_config)
 
 
 def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
@@ -52,8 +61,6 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
         yield f"dtype {cell.dtype}: this backend runs {', '.join(DTYPES)}"
     if cell.device not in DEVICES:
         yield f"device {cell.device}: this backend runs on {' and '.join(DEVICES)}"
-    if cell.compile_cache != "cold":
-        yield f"compile_cache {cell.compile_cache}: this backend starts from an empty cache only"
     yield from _model_reasons(cell, model_config)
 
 
@@ -61,11 +68,16 @@ def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]
     limit = longest_sequence(model_config)
     if limit is not None and cell.sequence_length > limit:
         yield f"sequence_length {cell.sequence_length}: the model has positions for {limit} tokens"
-    if model_config.get("is_encoder_decoder"):
+    if model_config.get("is_encoder_decoder") and not is_run_as_encoder(cell, model_config):
         yield f"model type {model_config.get('model_type')}: an encoder-decoder also needs decoder inputs, which are not made"
     architectures = model_config.get("architectures") or []
     if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
         yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
+
+
+def is_run_as_encoder(cell: Cell, model_config: Mapping[str, Any]) -> bool:
+    """Whether it is an encoder-decoder of which only the encoder runs."""
+    return cell.task == "feature-extraction" and model_config.get("model_type") in ENCODERS
 
 
 EAGER = Backend(
@@ -85,7 +97,7 @@ SDPA = Backend(
     description="PyTorch operator by operator, attention by scaled_dot_product_attention: Transformers' default",
     options=(MATMUL_PRECISION,),
     expects={"attn_implementation": "sdpa", "sdpa_called": True},
-    supports=supports,
+    supports=supports_sdpa,
 )
 
 COMPILE = Backend(
@@ -110,8 +122,9 @@ COMPILE = Backend(
         Option("fullgraph", bool, default=None, help="true: a graph break is an error; PyTorch: false"),
         MATMUL_PRECISION,
     ),
-    expects={"attn_implementation": "sdpa", "compiled": True, "compile_cache": "cold"},
+    expects={"attn_implementation": "sdpa", "compiled": True},
     supports=supports_compiled,
+    has_compile_cache=True,
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForTextEncoding, PreTrainedModel
 
 from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
 from harness_pytorch import facts
@@ -200,7 +200,7 @@ def _set_precision(precision: str | None) -> None:
 
 def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
     """The model in evaluation mode. Raises Unsupported where the checkpoint lacks weights that the task needs."""
-    model, info = CLASSES[job.task].from_pretrained(
+    model, info = _model_class(job).from_pretrained(
         job.checkpoint,
         dtype=getattr(torch, job.dtype),
         attn_implementation=attn_implementation,
@@ -216,7 +216,16 @@ def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
     return model.eval()
 
 
+def _model_class(job: Job) -> Any:
+    """By task. What an encoder-decoder extracts features with is its encoder; the decoder is not even loaded."""
+    config = AutoConfig.from_pretrained(job.checkpoint, local_files_only=True)
+    is_encoder = config.is_encoder_decoder and job.task == "feature-extraction"
+    return AutoModelForTextEncoding if is_encoder else CLASSES[job.task]
+
+
 def _items(slot: Tensors) -> dict[str, int]:
     """Per call. Padding counts as tokens: it is computed like any other."""
+    if "pixel_values" in slot:
+        return {"images": len(slot["pixel_values"])}
     batch_size, sequence_length = slot["input_ids"].shape
     return {"samples": batch_size, "tokens": batch_size * sequence_length}

@@ -1,4 +1,5 @@
-"""The fake backend as the host sees it: two names for one runner, so that a group has something to compare.
+"""The fake backend as the host sees it: two names for one runner, so that a group has something to compare. `fake` keeps
+what it compiled, `fake_b` is declared as one that does not.
 
 Every option is null by default, which means: call for 1 ms, and behave.
 """
@@ -33,6 +34,7 @@ OPTIONS = (
     Option("recompile_always", bool, None, "every call compiles again"),
     Option("drift", float, None, "by what part of the first call each further call takes longer"),
     Option("wrong", str, None, "what is wrong with the outputs", ("shape", "nan", "values", "after", "cached")),
+    Option("forget_compiled", bool, None, "leave nothing in the cache folder"),
     Option("report_threads", int, None, "thread count reported, whatever was asked for"),
     Option("report_dtype", str, None, "dtype reported, whatever was asked for"),
 )
@@ -46,7 +48,7 @@ def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _backend(name: str) -> Backend:
+def _backend(name: str, *, has_compile_cache: bool) -> Backend:
     return Backend(
         name=name,
         stack=STACK,
@@ -54,9 +56,10 @@ def _backend(name: str) -> Backend:
         description="sleeps instead of computing",
         options=OPTIONS,
         supports=supports,
+        has_compile_cache=has_compile_cache,
     )
 
 
 @hookimpl
 def harness_register_backends() -> Iterable[Backend]:
-    return [_backend("fake"), _backend("fake_b")]
+    return [_backend("fake", has_compile_cache=True), _backend("fake_b", has_compile_cache=False)]

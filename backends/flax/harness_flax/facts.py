@@ -1,0 +1,78 @@
+"""What is really in effect in JAX and XLA, read back from the framework, the program and the process."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+DISTRIBUTIONS = ("jax", "jaxlib", "flax", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
+
+POOL = "tf_XLAEigen"
+"""What the threads are called among which XLA divides operations on CPU."""
+
+RANDOM = re.compile(r"\b(random_\w+|threefry2x32|rng_\w+)\b")
+"""Primitives that draw random numbers: dropout does, where it is on."""
+
+CORES_USED_NS = 100_000_000  # how long calls are watched, at least
+
+
+def versions() -> dict[str, str]:
+    """Of the distributions that can change a number."""
+    return {name: version(name) for name in DISTRIBUTIONS}
+
+
+def device(weights: Any) -> str:
+    """The kind of device that all weights are on; several are joined by "+"."""
+    return "+".join(sorted({each.platform for leaf in jax.tree.leaves(weights) for each in leaf.devices()}))
+
+
+def dtype(weights: Any) -> str:
+    """That of all floating weights; several are joined by "+"."""
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(weights)}
+    return "+".join(sorted(kind.name for kind in kinds if jnp.issubdtype(kind, jnp.floating)))
+
+
+def weights_bytes(weights: Any) -> int:
+    """Bytes of all weights; what a repair makes of them inside the program does not count."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(weights))
+
+
+def pool_threads() -> int:
+    """Of XLA's pool on CPU, counted by name in this process. A pool of one is not used: the caller does all the work."""
+    return sum((task / "comm").read_text().strip() == POOL for task in Path("/proc/self/task").iterdir())
+
+
+def draws_random_numbers(traced: jax.stages.Traced) -> bool:
+    """Whether the program does, as it would in training mode."""
+    return RANDOM.search(str(traced.jaxpr)) is not None
+
+
+def cores_used(call: Callable[[], None]) -> float:
+    """Processor time over time that passes, of calls made back to back: more than `threads` would be a broken promise."""
+    started_ns, processor_ns = time.perf_counter_ns(), time.process_time_ns()
+    while (elapsed_ns := time.perf_counter_ns() - started_ns) < CORES_USED_NS:
+        call()
+    return round((time.process_time_ns() - processor_ns) / elapsed_ns, 2)
+
+
+def platform() -> dict[str, Any]:
+    """How JAX and XLA are set up."""
+    first = jax.devices()[0]
+    return {
+        "platform": first.client.platform,
+        "platform_version": first.client.platform_version,
+        "devices": [str(each) for each in jax.devices()],
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "default_matmul_precision": jax.config.jax_default_matmul_precision,
+        "enable_x64": jax.config.jax_enable_x64,
+        "persistent_cache_enabled": jax.config.jax_enable_compilation_cache,
+        "persistent_cache_folder": jax.config.jax_compilation_cache_dir,
+    }

@@ -1,0 +1,111 @@
+"""From a checkpoint to a model's definition and its weights on the device.
+
+Not `FlaxAutoModel.from_pretrained`: that fills the model with random numbers first (95 small compilations, 5 of 6 seconds for
+MiniLM), and leaves them where the checkpoint lacks a weight, with a line in the log. Here only shapes are made beforehand, so no
+weight can be random. The checkpoint's names and layouts are translated by Transformers' own function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import transformers
+from flax.traverse_util import flatten_dict, unflatten_dict
+from safetensors.numpy import load_file
+from transformers import AutoConfig, FlaxAutoModel, FlaxAutoModelForCausalLM, FlaxPreTrainedModel, PretrainedConfig
+from transformers.modeling_flax_pytorch_utils import convert_pytorch_state_dict_to_flax
+
+from harness.worker.api import Job, Unsupported
+from harness_flax.architectures import ENCODERS
+from harness_flax.repairs import Repair, Weights
+
+CLASSES = {"feature-extraction": FlaxAutoModel, "text-generation": FlaxAutoModelForCausalLM}
+
+UNCOMPARED = "pooler"
+"""Part of models that no compared output depends on: checkpoints of masked language models lack it. It computes with zeros then."""
+
+PREFIXES = {"xlm-roberta": "roberta"}
+"""Model type -> what PyTorch's names of a base model's weights begin with, where the Flax class names something else."""
+
+WeightPath = tuple[str, ...]
+"""Where a weight is in the tree."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A model without weights."""
+
+    model: FlaxPreTrainedModel
+    repairs: Sequence[Repair]  # those that concern it; their code is mended already
+
+    def mended(self, weights: Weights) -> Weights:
+        """The weights as the model must get them. To be traced."""
+        for repair in self.repairs:
+            weights = repair.mend_weights(weights)
+        return weights
+
+
+def define(job: Job, repairs: Sequence[Repair]) -> Definition:
+    """The model of a checkpoint, and shapes for its weights."""
+    config = AutoConfig.from_pretrained(job.checkpoint, local_files_only=True)
+    concerned = [repair for repair in repairs if repair.concerns(config, job.task)]
+    for repair in concerned:
+        repair.mend_code(config)
+    # Not a numpy dtype: the Flax code asks whether it `is` jnp.float32.
+    model = _model_class(config, job.task)(config, dtype=getattr(jnp, job.dtype), _do_init=False)
+    return Definition(model, concerned)
+
+
+def _model_class(config: PretrainedConfig, task: str) -> Callable[..., FlaxPreTrainedModel]:
+    """By task. What an encoder-decoder extracts features with is its encoder; the decoder is not even loaded."""
+    if task == "feature-extraction" and config.model_type in ENCODERS:
+        encoder: Callable[..., FlaxPreTrainedModel] = getattr(transformers, ENCODERS[config.model_type])
+        return encoder
+    return CLASSES[task].from_config  # type: ignore[no-any-return]
+
+
+def read_weights(definition: Definition, job: Job) -> tuple[Weights, list[str]]:
+    """The weights on the device, and the names of those that the model has no place for.
+
+    Raises Unsupported where the checkpoint lacks weights that the task needs.
+    """
+    read = _translated(definition.model, _read(Path(job.checkpoint), jnp.dtype(job.dtype)))
+    needed = flatten_dict(definition.model.params_shape_tree)
+    weights = {path: read[path] for path in needed if path in read}
+    supplied = flatten_dict(jax.eval_shape(definition.mended, unflatten_dict(weights)))
+    missing = sorted(path for path in needed if path not in supplied)
+    if lacking := [path for path in missing if UNCOMPARED not in path]:
+        raise Unsupported(
+            f"{type(definition.model).__name__} needs {len(lacking)} weights that the checkpoint lacks, "
+            f"as {'.'.join(lacking[0])}"
+        )
+    weights |= {path: jnp.asarray(np.zeros(needed[path].shape, jnp.dtype(job.dtype))) for path in missing}
+    return jax.block_until_ready(unflatten_dict(weights)), sorted(".".join(path) for path in read if path not in needed)
+
+
+def _read(folder: Path, dtype: npt.DTypeLike) -> dict[str, npt.NDArray[Any]]:
+    """All tensors of a checkpoint under PyTorch's names, floating ones in the dtype."""
+    tensors = {
+        name: tensor for file in sorted(folder.glob("*.safetensors")) for name, tensor in load_file(file).items()
+    }
+    return {
+        name: tensor.astype(dtype, copy=False) if jnp.issubdtype(tensor.dtype, jnp.floating) else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def _translated(model: FlaxPreTrainedModel, tensors: Mapping[str, npt.NDArray[Any]]) -> dict[WeightPath, jax.Array]:
+    """Under Flax's names, in Flax's layouts, on the device."""
+    prefix = PREFIXES.get(model.config.model_type, model.base_model_prefix)
+    # All that the function asks of a model: its weights, for their names and shapes.
+    expected = SimpleNamespace(params=model.params_shape_tree, base_model_prefix=prefix)
+    arrays: dict[WeightPath, jax.Array] = flatten_dict(convert_pytorch_state_dict_to_flax(dict(tensors), expected))
+    return arrays

@@ -1,0 +1,84 @@
+"""The kinds of models that the backends run, each in its real stack. The judge is eager of the pytorch stack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from harness_pytorch.architectures import ENCODERS, WITHOUT_SDPA
+from launches import BATCH, HERE, SEQUENCE, Lab, Question, largest_difference
+
+from harness.model import Cell
+
+pytestmark = pytest.mark.stacks
+
+FEATURES, GENERATION = "feature-extraction", "text-generation"
+BERT = ("random:bert", FEATURES)
+GPT2 = ("random:gpt2", GENERATION)
+LLAMA = ("random:llama?rope_theta=50&tie_word_embeddings=true", GENERATION)
+MISTRAL = ("random:mistral?sliding_window=null", GENERATION)
+T5 = ("random:t5", FEATURES)
+VIT = ("random:vit", FEATURES)
+RESNET = ("random:resnet", FEATURES)
+
+EVERY = (BERT, GPT2, LLAMA, MISTRAL, T5, VIT)
+CASES = [
+    *[("sdpa", *model) for model in EVERY],
+    *[("compile", *model) for model in (LLAMA, T5, VIT)],  # test_compile has others: compiling takes seconds
+    *[("onnxruntime", *model) for model in (*EVERY, RESNET)],
+    *[("eager_onnxruntime_stack", *model) for model in (*EVERY, RESNET)],
+]
+
+
+@pytest.mark.parametrize(("backend", "source", "task"), CASES)
+def test_a_backend_agrees_with_eager(lab: Lab, backend: str, source: str, task: str) -> None:
+    told, eager = lab.ask(Question(backend, source, task)), lab.ask(Question("eager", source, task))
+    assert largest_difference(told.outputs, eager.outputs) < 1e-4
+    assert told.report["effective"].items() >= lab.backends[backend].expects.items()
+
+
+@pytest.mark.parametrize(("source", "task"), [T5, VIT, RESNET])
+def test_eager_gives_what_plain_transformers_gives(lab: Lab, source: str, task: str) -> None:
+    eager = lab.ask(Question("eager", source, task))
+    assert largest_difference(eager.outputs, lab.plain_transformers(source, task)) == 0
+
+
+def test_images_are_counted_and_not_tokens(lab: Lab) -> None:
+    assert lab.ask(Question("eager", *VIT)).report["items"] == {"images": BATCH}
+
+
+def test_of_an_encoder_decoder_only_the_encoder_is_loaded(lab: Lab) -> None:
+    report = lab.ask(Question("eager", *T5)).report
+    assert report["details"]["model_class"] == "T5EncoderModel"
+    assert report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+
+
+def test_the_control_runs_eager_with_the_other_transformers(lab: Lab) -> None:
+    here, there = (lab.ask(Question(name, *GPT2)).report for name in ("eager", "eager_onnxruntime_stack"))
+    assert here["versions"]["torch"] == there["versions"]["torch"]
+    assert here["versions"]["transformers"].startswith("5.")
+    assert there["versions"]["transformers"].startswith("4.")
+    assert here["effective"] == there["effective"]
+    assert [name for name, _ in there["stages"]["load"]] == ["read", "to_device"]
+
+
+def test_the_lists_of_model_types_are_those_of_the_locked_transformers(lab: Lab, tmp_path: Path) -> None:
+    lab.run("eager", HERE / "transformers_models.py", tmp_path / "models.json")
+    models = json.loads((tmp_path / "models.json").read_text())
+    assert set(models["without_sdpa"]) == WITHOUT_SDPA
+    assert set(models["encoders"]) == ENCODERS
+
+
+@pytest.mark.parametrize(("source", "task"), [*EVERY, RESNET])
+def test_what_is_refused_is_refused_from_the_config_alone(lab: Lab, source: str, task: str) -> None:
+    config = json.loads((lab.checkpoint(source) / "config.json").read_text())
+    refused = {
+        name: backend.supports(
+            Cell(model=source, checkpoint=source, task=task, sequence_length=SEQUENCE, threads=2, backend=name), config
+        )
+        for name, backend in lab.backends.items()
+        if name != "flax"
+    }
+    without_attention = {"sdpa", "compile"} if (source, task) == RESNET else set()
+    assert {name for name, reason in refused.items() if reason} == without_attention

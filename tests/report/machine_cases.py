@@ -1,0 +1,108 @@
+"""Inputs of the golden tests for `harness backends` and `harness doctor`; see cases.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.doctor.checks import Check, Finding
+from harness.inventory import BackendEntry, Pin, StackEntry
+from harness.model import Backend, Option, Stack
+from harness.plugins import Provenance
+from harness.report.backends import render_backend, render_backends
+from harness.report.doctor import render_checks
+
+PYTORCH = StackEntry(
+    Stack("pytorch", "harness_pytorch:pytorch.lock", ("harness_pytorch",), ("g++", "libpython3-dev")),
+    pins=(Pin("numpy", "2.4.6"), Pin("sympy", "1.14.0"), Pin("torch", "2.13.0"), Pin("transformers", "5.24.0")),
+    main_pins=(Pin("torch", "2.13.0"), Pin("transformers", "5.24.0")),
+    made=Path("/home/someone/.cache/backend-harness/environments/base/pytorch-fa362a9427743c22"),
+)
+MANY = StackEntry(
+    Stack("a_stack_of_a_long_name", "many:many.lock", ("many",)),
+    pins=tuple(Pin(f"distribution-{number}", f"{number}.0") for number in range(12)),
+    main_pins=tuple(Pin(f"distribution-{number}", f"{number}.0") for number in range(12)),
+    made=None,
+)
+GONE = StackEntry(
+    Stack("gone", "gone:gone.lock", ("gone",)),
+    pins=(),
+    main_pins=(),
+    made=None,
+    problem="stack gone: it names 'gone', which is no import package installed here",
+)
+OPTIONS = (
+    Option("mode", str, None, "what compile time is spent on", ("default", "max-autotune")),
+    Option("threads_of_the_session", int, 2, ""),
+    Option("fullgraph", bool, False, "true: a graph break is an error, and with that the end of the launch"),
+    Option("share", float, 0.5, "part of the memory", (0.25, 0.5, 1.0)),
+)
+
+
+def entry(name: str, stack: StackEntry, **fields: Any) -> BackendEntry:
+    plugin = fields.pop("plugin", Provenance("harness-pytorch", "0.1.0"))
+    declared = {"runner": "harness_pytorch.runner:EagerRunner", "description": "the plainest path", **fields}
+    return BackendEntry(Backend(name=name, stack=stack.stack, **declared), plugin, stack)
+
+
+COMPILE = entry(
+    "compile",
+    PYTORCH,
+    description="torch.compile\nwith \x1b[31mInductor\x1b[0m, " + "told at length " * 6,
+    options=OPTIONS,
+    expects={"attn_implementation": "sdpa", "compiled": True, "graph_breaks": 0},
+)
+PLAIN = entry("plain", MANY, description="", plugin=Provenance(None, None))
+
+
+def backends() -> str:
+    return render_backends([COMPILE, entry("eager", PYTORCH), entry("lost", GONE), PLAIN])
+
+
+def backend() -> str:
+    return render_backend(COMPILE)
+
+
+def backend_of_nothing() -> str:
+    return render_backend(entry("lost", GONE, description="", plugin=Provenance(None, None)))
+
+
+def no_backends() -> str:
+    return render_backends([])
+
+
+CHECKS = (
+    Check("Python", Finding.OK, "Python 3.11.7", "environments are made with it"),
+    Check(
+        "C++ compiler",
+        Finding.MISSING,
+        "g++: x.cpp:1:10: fatal error: Python.h:\n No such file or directory",
+        "torch.compile cannot build its kernels (stack pytorch)",
+        "sudo apt-get install python3.11-dev",
+    ),
+    Check("load", Finding.WARNING, "load average 3.29", "something else is running", "end it"),
+    Check(
+        "Docker",
+        Finding.WARNING,
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+        "nothing for now: images are not used yet, stacks run in virtual environments",
+        "sudo usermod -aG docker $USER  # then log in anew",
+    ),
+)
+
+
+def doctor() -> str:
+    return render_checks(CHECKS)
+
+
+def doctor_without_findings() -> str:
+    return render_checks(CHECKS[:1])
+
+
+def doctor_with_a_warning() -> str:
+    return render_checks([CHECKS[0], CHECKS[2]])
+
+
+CASES = (
+    backends, backend, backend_of_nothing, no_backends, doctor, doctor_without_findings, doctor_with_a_warning
+)  # fmt: skip
