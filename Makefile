@@ -27,8 +27,8 @@ test: setup ## Pass all tests, real stacks among them
 	$(BIN)/python -m pytest -m 'not stacks' --numprocesses 4
 	$(BIN)/python -m pytest -m stacks
 
-test-fast: setup ## The tests that need no framework: under a minute
-	$(BIN)/python -m pytest -m 'not stacks' --numprocesses 4
+test-fast: setup ## The tests that need no framework and no whole run: under a minute
+	$(BIN)/python -m pytest -m 'not stacks and not slow' --numprocesses 4
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .

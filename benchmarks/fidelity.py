@@ -77,18 +77,25 @@ class OurLaunch:
         self._launch.kill()
 
 
-def compare(bench: Bench, batch_size: int, pairs: int, seconds: float) -> None:
+def compare(bench: Bench, batch_size: int, processes: int, pairs: int, seconds: float) -> None:
+    """Several fresh processes on each side: two of the very same thing may differ by more than what is looked for."""
     prepared = bench.prepare("eager", batch_size)
-    timer, ours = TimerProcess(bench, prepared), OurLaunch(bench, prepared, seconds)
-    found = []
-    for number in range(pairs):
-        first_is_ours = number % 2 == 0
-        first = ours.median_s() if first_is_ours else timer.median_s(seconds)
-        second = timer.median_s(seconds) if first_is_ours else ours.median_s()
-        found.append(Pair(first, second) if first_is_ours else Pair(second, first))
-    timer.close()
-    ours.close()
-    report(batch_size, found, ours.host_cpu_s / ours.host_wall_s)
+    found: list[Pair] = []
+    cpu_s = wall_s = 0.0
+    for _ in range(processes):
+        timer, ours = TimerProcess(bench, prepared), OurLaunch(bench, prepared, seconds)
+        found += [_pair(ours, timer, seconds, first_is_ours=number % 2 == 0) for number in range(pairs)]
+        cpu_s, wall_s = cpu_s + ours.host_cpu_s, wall_s + ours.host_wall_s
+        timer.close()
+        ours.close()
+    report(batch_size, found, cpu_s / wall_s)
+
+
+def _pair(ours: OurLaunch, timer: TimerProcess, seconds: float, *, first_is_ours: bool) -> Pair:
+    if first_is_ours:
+        return Pair(ours.median_s(), timer.median_s(seconds))
+    timers_s = timer.median_s(seconds)
+    return Pair(ours.median_s(), timers_s)
 
 
 def report(batch_size: int, found: list[Pair], host_share: float) -> None:
@@ -103,13 +110,14 @@ def report(batch_size: int, found: list[Pair], host_share: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--processes", type=int, default=5, help="fresh ones on each side")
+    parser.add_argument("--pairs", type=int, default=4, help="of rounds per process, alternated")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing per round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     bench = Bench(arguments.threads)
     for batch_size in (8, 1):
-        compare(bench, batch_size, arguments.pairs, arguments.seconds)
+        compare(bench, batch_size, arguments.processes, arguments.pairs, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What does a launch cost beyond its cold start and its measuring? Workers of a block start and import in parallel.
 
-Per block: wall time, less every launch's cold start, warm-up samples and rounds, over the number of launches. What remains is
-starting a process, importing its framework, running all slots twice to check them, the memory pass, settling calls, and the
-conversation.
+Per block: wall time, less every launch's cold start and all its calls of the model (warm-up, rounds and what settles them, all
+slots twice for parity, the memory pass), over the number of launches. What remains is starting a process, importing its
+framework, writing and judging outputs, and the conversation.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ import time
 
 from bench import Bench
 
-from harness.block import run_block
-from harness.model import LaunchRecord, Protocol
+from harness.block import MEMORY_CALLS, run_block
+from harness.model import InputSpec, LaunchRecord, Protocol
 
 NS = 1e9
+SLOTS = InputSpec().slots
 
 
 def accounted_s(record: LaunchRecord) -> float:
-    """Seconds of one launch that are cold start or measuring."""
+    """Seconds of one launch that are cold start or calls of the model; calls that no one timed count as a round's do."""
     warm_up_ns = sum(record.warm_up.discarded_ns) if record.warm_up else 0
-    return ((record.cold_start_ns or 0) + warm_up_ns + sum(r.elapsed_ns for r in record.rounds)) / NS
+    rounds_ns, calls = sum(r.elapsed_ns for r in record.rounds), sum(r.calls for r in record.rounds)
+    untimed = sum(r.settle_calls for r in record.rounds) + 2 * SLOTS + MEMORY_CALLS
+    return ((record.cold_start_ns or 0) + warm_up_ns + rounds_ns + untimed * rounds_ns / calls) / NS
 
 
 def main() -> None:

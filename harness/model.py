@@ -70,7 +70,9 @@ class Stack:
     lock: str  # "package:file", a pip requirements file of exact pins inside the plugin's import package
     packages: tuple[str, ...]  # import packages put beside the worker, as ("harness_pytorch",)
     system_packages: tuple[str, ...] = ()  # Debian names
-    checkpoint_maker: str | None = None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
+    checkpoint_maker: str | None = (
+        None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
+    )
 
 
 def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword

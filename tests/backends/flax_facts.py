@@ -3,7 +3,6 @@
 Writes FOLDER/facts.json.
 """
 
-import inspect
 import json
 import sys
 from pathlib import Path
@@ -39,7 +38,6 @@ def draws(train: bool) -> bool:
 facts = {
     "feature-extraction": sorted(auto.FLAX_MODEL_MAPPING_NAMES),
     "text-generation": sorted(auto.FLAX_MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
-    "clip_takes_a_max": "a_max" in inspect.signature(jnp.clip).parameters,
     "draws_random_numbers": {"evaluation": draws(train=False), "training": draws(train=True)},
 }
 jax.config.update("jax_enable_compilation_cache", False)

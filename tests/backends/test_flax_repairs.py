@@ -68,6 +68,19 @@ def test_a_tied_head_is_never_left_at_random_numbers(lab: Lab) -> None:
     assert largest_difference(plain(lab, TIED), eager(lab, TIED)) > WRONG  # as Transformers leaves it
 
 
+@pytest.mark.parametrize("model_type", ["t5", "mt5"])
+def test_encoders_of_the_t5_kind_run_on_this_jax(lab: Lab, changed: Any, model_type: str) -> None:
+    source = changed("random:t5", model_type=model_type)
+    flax, reference = (lab.ask(Question(name, source, "feature-extraction")) for name in ("flax", "eager"))
+    assert flax.report["details"]["repairs"] == ["clip"]
+    assert 0 < largest_difference(flax.outputs, reference.outputs) < RIGHT
+
+
+def test_without_the_repair_they_fail(lab: Lab) -> None:
+    with pytest.raises(AssertionError, match="TypeError: clip"):
+        lab.outputs_of("flax", HERE / "flax_without_repair.py", "random:t5", "feature-extraction", "clip")
+
+
 def test_a_base_model_needs_no_head(lab: Lab) -> None:
     told = lab.ask(Question("flax", TIED, "feature-extraction"))
     assert told.report["details"]["repairs"] == ["rotary_theta"]

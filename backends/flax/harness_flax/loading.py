@@ -65,11 +65,12 @@ def define(job: Job, repairs: Sequence[Repair]) -> Definition:
 
 
 def _model_class(config: PretrainedConfig, task: str) -> Callable[..., FlaxPreTrainedModel]:
-    """By task. What an encoder-decoder extracts features with is its encoder; the decoder is not even loaded."""
-    if task == "feature-extraction" and config.model_type in ENCODERS:
-        encoder: Callable[..., FlaxPreTrainedModel] = getattr(transformers, ENCODERS[config.model_type])
-        return encoder
-    return CLASSES[task].from_config  # type: ignore[no-any-return]
+    """By task. What an encoder-decoder extracts features with is its encoder: the decoder's weights find no place in it."""
+    is_run_as_encoder = task == "feature-extraction" and config.model_type in ENCODERS
+    make: Callable[..., FlaxPreTrainedModel] = (
+        getattr(transformers, ENCODERS[config.model_type]) if is_run_as_encoder else CLASSES[task].from_config
+    )
+    return make
 
 
 def read_weights(definition: Definition, job: Job) -> tuple[Weights, list[str]]:

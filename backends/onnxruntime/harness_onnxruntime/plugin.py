@@ -87,7 +87,7 @@ EAGER_HERE = replace(
     EAGER,
     name="eager_onnxruntime_stack",
     stack=STACK,
-    description="Eager with the Transformers of the onnxruntime stack: a control, to see what that alone changes",
+    description="Eager under the other generation of Transformers: a control, to see what that alone changes",
     by_default=False,
 )
 

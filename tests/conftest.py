@@ -1,0 +1,20 @@
+"""Settings of all tests: nothing may depend on how busy the machine is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+SLOW = (Path(__file__).parent / "runs", Path(__file__).parent / "executors" / "test_venv.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole runs and environments that pip makes are real, so they take their time."""
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in SLOW):
+            item.add_marker(pytest.mark.slow)
