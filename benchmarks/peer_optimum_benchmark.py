@@ -37,13 +37,13 @@ def peer_python() -> Path:
     return folder / "bin" / "python"
 
 
-def peer_median_s(python: Path, prepared: PreparedCell, threads: int) -> float:
+def peer_median_s(python: Path, prepared: PreparedCell, threads: int, folder: Path) -> float:
     cell = prepared.cell
     arguments = [prepared.checkpoint.folder, cell.batch_size, cell.sequence_length, threads]
     script = Path(__file__).with_name("peer_process.py")
-    done = subprocess.run(
-        [str(python), str(script), *map(str, arguments)], capture_output=True, text=True, env=_offline(), check=False
-    )
+    command = [str(python), str(script.absolute()), *map(str, arguments)]
+    # It leaves a log where it runs.
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=_offline(), check=False)
     for line in done.stdout.splitlines():
         if line.startswith("median "):
             return float(line.split()[1])
@@ -68,7 +68,7 @@ def main() -> None:
         truth_s, ours_s = timer.median_s(2), ours.median_s()
         timer.close()
         ours.close()
-        peers_s = peer_median_s(python, prepared, arguments.threads)
+        peers_s = peer_median_s(python, prepared, arguments.threads, bench.folder)
         ours_over_truth.append(ours_s / truth_s)
         peers_over_truth.append(peers_s / truth_s)
         print(
