@@ -275,9 +275,7 @@ def _executor(name: ExecutorName, reporter: ConsoleReporter) -> Executor:
     if name is ExecutorName.DOCKER:
         raise HarnessError("the docker executor is not there yet; use --executor venv")
     if name is ExecutorName.AUTO:
-        reporter.note(
-            "Executor venv: images are not there yet, so each stack runs in a virtual environment of its own."
-        )
+        reporter.note("executor venv: a virtual environment for each stack; images are not there yet")
     return _venv()
 
 
