@@ -206,7 +206,8 @@ def _own_variables(scratch: Path) -> dict[str, str]:
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        # In a folder that starts empty, precompiling headers costs 4 s and 150 MB and is used once (docs/methodology.md).
+        # 150 MB of precompiled headers, used once by a launch that starts from nothing, copied by each warm one; the compile
+        # time is the same without them (docs/methodology.md).
         "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
     }
