@@ -7,6 +7,7 @@ parameter of that name: only to decide what has to be imported or started, for n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from harness.protocol import Job
 
-__all__ = ["Arrays", "Facts", "Job", "Mark", "Operation", "Runner", "Stages", "Unsupported"]
+__all__ = ["Arrays", "Facts", "Job", "Mark", "Operation", "Runner", "Stages", "Stopwatch", "Unsupported"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 """Named arrays: one slot's inputs, or one call's outputs."""
@@ -28,6 +29,20 @@ the phase that returned it. `compile` may run the first call: then it returns a 
 
 Mark = Callable[[str], None]
 """Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""
+
+
+class Stopwatch:
+    """Laps, one after the other: stages."""
+
+    def __init__(self) -> None:
+        self.laps: list[tuple[str, int]] = []
+        self._last_ns = time.perf_counter_ns()
+
+    def lap(self, name: str) -> None:
+        """The time since the last lap is that of `name`."""
+        now_ns = time.perf_counter_ns()
+        self.laps.append((name, now_ns - self._last_ns))
+        self._last_ns = now_ns
 
 
 class Unsupported(Exception):  # noqa: N818 - a reason, not a mistake

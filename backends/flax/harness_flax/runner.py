@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import inspect
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Stopwatch, Unsupported
 from harness_flax import facts
 from harness_flax.compiling import CompileLog, set_up_cache
 from harness_flax.loading import Definition, define, read_weights
@@ -187,20 +186,6 @@ class Forward:
     def release(self) -> None:
         """Let go of program, weights, inputs and outputs."""
         self.__dict__.clear()
-
-
-class Stopwatch:
-    """Laps, one after the other: stages."""
-
-    def __init__(self) -> None:
-        self.laps: list[tuple[str, int]] = []
-        self._last_ns = time.perf_counter_ns()
-
-    def lap(self, name: str) -> None:
-        """The time since the last lap is that of `name`."""
-        now_ns = time.perf_counter_ns()
-        self.laps.append((name, now_ns - self._last_ns))
-        self._last_ns = now_ns
 
 
 def _set_up_device(job: Job) -> None:

@@ -13,7 +13,6 @@ opens a session on it and exports nothing.
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Stopwatch, Unsupported
 from harness_onnxruntime.artefact import Artefact
 from harness_onnxruntime.exporter import Exporter
 
@@ -197,20 +196,6 @@ class Forward:
     def release(self) -> None:
         """Let go of session, inputs and outputs."""
         self.__dict__.clear()
-
-
-class Stopwatch:
-    """Laps, one after the other: stages."""
-
-    def __init__(self) -> None:
-        self.laps: list[tuple[str, int]] = []
-        self._last_ns = time.perf_counter_ns()
-
-    def lap(self, name: str) -> None:
-        """The time since the last lap is that of `name`."""
-        now_ns = time.perf_counter_ns()
-        self.laps.append((name, now_ns - self._last_ns))
-        self._last_ns = now_ns
 
 
 def _items(slot: Arrays) -> dict[str, int]:
