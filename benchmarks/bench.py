@@ -37,7 +37,7 @@ class Bench:
             backend=backend_name,
             options={option.name: option.default for option in backend.options},
         )
-        provided = self.stacks.provide(backend.stack)
+        provided = self.stacks.provide(backend)
         checkpoint = checkpoints.materialise(identity, self.stacks.make_checkpoint, print)
         hashes = Hashes(key=cell.key, protocol_hash="", stack_hash=provided.stack_hash, host_hash="")
         return PreparedCell(cell, backend, hashes, checkpoint, inputs.make_inputs(cell, checkpoint))

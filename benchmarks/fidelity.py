@@ -28,7 +28,7 @@ class Pair:
 
 class TimerProcess:
     def __init__(self, bench: Bench, prepared: PreparedCell) -> None:
-        python = bench.stacks.provide(prepared.backend.stack).python
+        python = bench.stacks.provide(prepared.backend).python
         script = Path(__file__).with_name("timer_process.py")
         arguments = [prepared.checkpoint.folder, prepared.inputs.folder, bench.threads]
         self._process = subprocess.Popen(

@@ -371,7 +371,7 @@ class Launch:
         else:
             self._cache.mkdir()
         readable = (self._prepared.checkpoint.folder, self._prepared.inputs.folder)
-        self._spec = LaunchSpec(launch_id, self._prepared.backend.stack, folder, scratch, readable)
+        self._spec = LaunchSpec(launch_id, self._prepared.backend, folder, scratch, readable)
         self._started_at = datetime.now(UTC).isoformat()
         self._running = None
         self._findings = _Findings()

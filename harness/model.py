@@ -69,7 +69,6 @@ class Stack:
     name: str
     lock: str  # "package:file", a pip requirements file of exact pins inside the plugin's import package
     packages: tuple[str, ...]  # import packages put beside the worker, as ("harness_pytorch",)
-    system_packages: tuple[str, ...] = ()  # Debian names
     checkpoint_maker: str | None = (
         None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
     )
@@ -118,6 +117,8 @@ class Backend:
     has_compile_cache: bool = False
     """Whether `compile_cache: warm` means anything: the runner then keeps in `Job.cache` what a later launch may start from, and
     reports as fact `compile_cache` whether its launch was cold (found nothing) or warm (used what it found)."""
+    system_packages: tuple[str, ...] = ()
+    """Debian packages that its runner needs at run time, beyond a Python: put into its image."""
     by_default: bool = True
     """Whether a matrix that names no backend means this one too; False for one made to check others."""
 

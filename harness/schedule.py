@@ -106,7 +106,7 @@ class _Run:
         if reason:
             return reason
         made = inputs.make_inputs(cell, checkpoint, progress=self.services.reporter.doing)
-        hashes = self.facts.hashes(cell, self.stacks.provide(backend.stack).stack_hash)
+        hashes = self.facts.hashes(cell, self.stacks.provide(backend).stack_hash)
         return PreparedCell(cell, backend, hashes, checkpoint, made)
 
     def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
@@ -241,7 +241,7 @@ class _GroupRun:
     def _add_result(self, prepared: PreparedCell, status: Status, error: CellError | None) -> None:
         self._open.remove(prepared)
         records = self._launches[prepared.cell.key]
-        provided = self._run.stacks.provide(prepared.backend.stack)
+        provided = self._run.stacks.provide(prepared.backend)
         metadata = self._run.facts.of_measured_cell(prepared, provided, records, status, error)
         numbers = self._measure(prepared)
         self._run.finish(Result(key=prepared.cell.key, metadata=metadata, measurements=numbers, config=prepared.cell))

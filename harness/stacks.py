@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.executors.base import Executor, LaunchSpec, Progress, Provided
-from harness.model import Backend, HarnessError, Stack
+from harness.model import Backend, HarnessError
 
 TOOL_TIMEOUT_S = 1800.0
 
@@ -20,30 +20,30 @@ class Stacks:
 
     def __init__(self, executor: Executor, backends: Mapping[str, Backend], progress: Progress) -> None:
         self._executor = executor
-        self._all = {backend.stack.name: backend.stack for backend in backends.values()}
+        self._all = tuple(backends.values())
         self._progress = progress
         self._provided: dict[str, Provided] = {}
 
-    def provide(self, stack: Stack) -> Provided:
-        """The stack, made on first use. Raises HarnessError."""
-        if stack.name not in self._provided:
-            self._provided[stack.name] = self._executor.provide(stack, self._progress)
-        return self._provided[stack.name]
+    def provide(self, backend: Backend) -> Provided:
+        """The backend's environment or image, made on first use. Raises HarnessError."""
+        if backend.name not in self._provided:
+            self._provided[backend.name] = self._executor.provide(backend, self._progress)
+        return self._provided[backend.name]
 
     def make_checkpoint(self, spec_json: Path, out_dir: Path) -> None:
         """Run the checkpoint maker of the first stack that has one. Raises HarnessError."""
-        stack = _with_maker(self._all.values())
-        assert stack.checkpoint_maker is not None
-        self._progress(f"making the checkpoint in stack {stack.name}")
-        self.provide(stack)
-        arguments = ("-m", stack.checkpoint_maker)
-        self._run_tool(stack, arguments, (spec_json, out_dir))
+        backend = _with_maker(self._all)
+        assert backend.stack.checkpoint_maker is not None
+        self._progress(f"making the checkpoint in stack {backend.stack.name}")
+        self.provide(backend)
+        arguments = ("-m", backend.stack.checkpoint_maker)
+        self._run_tool(backend, arguments, (spec_json, out_dir))
 
-    def _run_tool(self, stack: Stack, arguments: Sequence[str], paths: Sequence[Path]) -> None:
+    def _run_tool(self, backend: Backend, arguments: Sequence[str], paths: Sequence[Path]) -> None:
         with tempfile.TemporaryDirectory(prefix="harness-tool-") as scratch:
             launch = LaunchSpec(
                 launch_id=f"tool-{uuid.uuid4().hex[:8]}",
-                stack=stack,
+                backend=backend,
                 folder=paths[-1],
                 scratch=Path(scratch),
                 readable=paths[:-1],
@@ -52,7 +52,9 @@ class Stacks:
             argv = self._executor.command(launch, [*arguments, *visible])
             returncode, log = self._run(argv, launch)
         if returncode != 0:
-            raise HarnessError(f"`{arguments[-1]}` failed in stack {stack.name} (exit code {returncode}): {_tail(log)}")
+            raise HarnessError(
+                f"`{arguments[-1]}` failed in stack {backend.stack.name} (exit code {returncode}): {_tail(log)}"
+            )
 
     def _run(self, argv: Sequence[str], launch: LaunchSpec) -> tuple[int, str]:
         process = subprocess.Popen(
@@ -76,10 +78,10 @@ class Stacks:
             process.wait()
 
 
-def _with_maker(stacks: Iterable[Stack]) -> Stack:
-    for stack in stacks:
-        if stack.checkpoint_maker:
-            return stack
+def _with_maker(backends: Iterable[Backend]) -> Backend:
+    for backend in backends:
+        if backend.stack.checkpoint_maker:
+            return backend
     raise HarnessError(
         "No installed backend can make checkpoints of random or GGUF weights: install harness-pytorch, or use a path: model."
     )

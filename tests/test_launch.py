@@ -15,10 +15,10 @@ import pytest
 from harness import protocol
 from harness.executors.base import Ending, LaunchSpec, Progress, Provided
 from harness.launch import MAX_LOG_BYTES, LaunchEndedError, RunningLaunch
-from harness.model import Stack, Status
+from harness.model import Backend, Stack, Status
 
 HELLO = 'print(\'{"kind": "hello", "protocol_version": 1, "pid": 1, "python": "3"}\', flush=True)\n'
-STACK = Stack(name="script", lock="none:none", packages=())
+BACKEND = Backend("script", Stack("script", "none:none", ()), runner="none:None", description="")
 
 
 class ScriptExecutor:
@@ -29,7 +29,7 @@ class ScriptExecutor:
     def __init__(self, script: str) -> None:
         self.script = script
 
-    def provide(self, stack: Stack, progress: Progress) -> Provided:
+    def provide(self, backend: Backend, progress: Progress) -> Provided:
         raise NotImplementedError
 
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ()) -> list[str]:
@@ -52,7 +52,7 @@ class ScriptExecutor:
 
 
 def start(folder: Path, script: str) -> RunningLaunch:
-    spec = LaunchSpec("launch-1", STACK, folder, folder)
+    spec = LaunchSpec("launch-1", BACKEND, folder, folder)
     return RunningLaunch(ScriptExecutor(script), spec)
 
 
@@ -153,7 +153,7 @@ def test_a_program_that_cannot_be_started_is_a_failed_launch(tmp_path: Path) -> 
     executor = ScriptExecutor("")
     executor.command = lambda launch, arguments=(): [str(tmp_path / "no-such-python")]  # type: ignore[method-assign]  # noqa: ARG005
     with pytest.raises(LaunchEndedError) as caught:
-        RunningLaunch(executor, LaunchSpec("launch-1", STACK, tmp_path, tmp_path))
+        RunningLaunch(executor, LaunchSpec("launch-1", BACKEND, tmp_path, tmp_path))
     assert caught.value.status is Status.FAILED
     assert "no-such-python" in caught.value.error.message
 

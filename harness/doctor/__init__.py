@@ -33,7 +33,7 @@ def examine(
         checks.venv(*trials.bundled_pip(), system),
         checks.backends(backends, problems),
         checks.environments(stacks),
-        checks.compiler(trials.build_extension(results, system.include), stacks, system),
+        checks.compiler(trials.build_extension(results, system.include), [each.backend for each in backends], system),
         checks.cache_disk(trials.read_disk(cache), stacks),
         checks.results_disk(trials.read_disk(results)),
         checks.memory(_available_bytes(root), cgroups.memory_limit_bytes(root), len(backends)),

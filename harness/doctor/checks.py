@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.doctor.trials import Build, Disk, Engine, Steadiness
 from harness.inventory import BackendEntry, StackEntry
-from harness.model import Protocol
+from harness.model import Backend, Protocol
 from harness.spelling import listed
 
 OLDEST_PYTHON = (3, 11)
@@ -135,18 +135,18 @@ def environments(stacks: Sequence[StackEntry]) -> Check:
     return found(Finding.OK, seen=seen, meaning=meaning)
 
 
-def compiler(build: Build, stacks: Sequence[StackEntry], system: System) -> Check:
-    """Whether torch.compile can build its kernels. Where no stack compiles C++ at run time, nobody misses it."""
+def compiler(build: Build, backends: Sequence[Backend], system: System) -> Check:
+    """Whether torch.compile can build its kernels. Where no backend compiles C++ at run time, nobody misses it."""
     facts = {"compiler": build.compiler, "version": build.version, "error": build.error}
     found = partial(Check, "C++ compiler", facts=facts)
     if build.error is None:
         meaning = "torch.compile can build its kernels: a file that includes Python.h was built and imported"
         return found(Finding.OK, seen=str(build.version), meaning=meaning)
     found = partial(found, seen=f"{build.compiler}: {build.error}", remedy=_compiler_remedy(build, system))
-    needing = [each.stack.name for each in stacks if COMPILER_PACKAGE in each.stack.system_packages]
+    needing = [each.name for each in backends if COMPILER_PACKAGE in each.system_packages]
     if needing:
-        return found(Finding.MISSING, meaning=f"torch.compile cannot build its kernels (stack {listed(needing)})")
-    return found(Finding.WARNING, meaning="no installed stack needs it")
+        return found(Finding.MISSING, meaning=f"torch.compile cannot build its kernels (backend {listed(needing)})")
+    return found(Finding.WARNING, meaning="no installed backend needs it")
 
 
 def _compiler_remedy(build: Build, system: System) -> str | None:

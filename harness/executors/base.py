@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.model import Stack, Status
+from harness.model import Backend, Status
 
 Progress = Callable[[str], None]
 """Told one short line at a time, as "pytorch: installing torch 2.13.0 (12 of 41)"."""
@@ -16,7 +16,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Provided:
-    """A stack that is ready to run workers."""
+    """A backend's stack, ready to run its workers."""
 
     stack: str
     stack_hash: str  # over lock, python version or image, plugin and worker code
@@ -29,7 +29,7 @@ class LaunchSpec:
     """One process to start. The paths are the host's; an executor translates them where its workers see others."""
 
     launch_id: str
-    stack: Stack
+    backend: Backend
     folder: Path  # writable by the worker
     scratch: Path  # writable, private, removed after the launch
     readable: Sequence[Path] = ()  # checkpoint and inputs: read-only
@@ -48,8 +48,11 @@ class Executor(Protocol):
 
     name: str
 
-    def provide(self, stack: Stack, progress: Progress) -> Provided:
-        """Make the stack's environment, or find it made. Raises HarnessError with the last lines of what failed."""
+    def provide(self, backend: Backend, progress: Progress) -> Provided:
+        """Make the environment or image of the backend's stack, or find it made.
+
+        Raises HarnessError with the last lines of what failed.
+        """
 
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ("-m", "harness.worker")) -> list[str]:
         """The argv of a launch (or, with other arguments, of a tool run in the stack). `provide` came before."""

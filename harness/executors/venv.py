@@ -30,7 +30,7 @@ from harness.executors import pip, sources
 from harness.executors.base import Ending, LaunchSpec, Progress, Provided
 from harness.executors.environments import is_whole, make_once, python_of, remove_unused, site_packages
 from harness.executors.processes import LAUNCH_VARIABLE, end_launch, run_tethered
-from harness.model import HarnessError, Stack, Status, digest
+from harness.model import Backend, HarnessError, Stack, Status, digest
 
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """All that a worker inherits: what finds compilers, their libraries and devices. Above all not OMP_*, KMP_*, MKL_*, GOMP_* and
@@ -52,11 +52,12 @@ class VenvExecutor:
         self._provided: dict[str, Provided] = {}
         self._oom_kills: dict[str, int | None] = {}
 
-    def provide(self, stack: Stack, progress: Progress) -> Provided:
+    def provide(self, backend: Backend, progress: Progress) -> Provided:
         """Make the stack's environment, or find it made; a second run at the same time waits.
 
         Raises HarnessError, with pip's last lines where it was pip that failed.
         """
+        stack = backend.stack
         code = _Code(stack)
         with explained(f"make the environment of stack {stack.name} in {self._root}"):
             base, made_of = self._base(stack, progress)
@@ -77,7 +78,7 @@ class VenvExecutor:
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ("-m", "harness.worker")) -> list[str]:
         """The argv. Notes the kernel's count of out-of-memory kills too, for `ending` to compare: ask just before the start."""
         self._oom_kills[launch.launch_id] = self._oom_count()
-        return [str(self._provided[launch.stack.name].python), "-I", "-u", *arguments]
+        return [str(self._provided[launch.backend.stack.name].python), "-I", "-u", *arguments]
 
     def environment(self, launch: LaunchSpec) -> dict[str, str]:
         """The whole environment of the process: every cache lies in the launch's scratch folder, nothing goes online."""

@@ -61,6 +61,7 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
         "stack": _stack_row(entry.stack),
         "options": [_option_row(option) for option in entry.backend.options],
         "expects": dict(entry.backend.expects),
+        "system_packages": list(entry.backend.system_packages),
     }
 
 
@@ -124,7 +125,7 @@ def _facts(entry: BackendEntry) -> Iterator[tuple[str, str]]:
     yield "stack", stack.name
     yield "environment", f"made: {entry.stack.made}" if entry.stack.made else entry.stack.problem or NOT_MADE
     yield "main versions", "unknown" if entry.stack.problem else _pins_words(entry.stack.main_pins)
-    yield "system packages", ", ".join(stack.system_packages) or "none"
+    yield "system packages", ", ".join(entry.backend.system_packages) or "none"
     yield "expects", _expectations(entry.backend.expects)
 
 
@@ -166,7 +167,6 @@ def _stack_row(entry: StackEntry) -> dict[str, Any]:
     return {
         "name": entry.stack.name,
         "lock": entry.stack.lock,
-        "system_packages": list(entry.stack.system_packages),
         "environment": str(entry.made) if entry.made else None,
         "reason": None if entry.made else entry.problem or NOT_MADE,
         "main_pins": None if entry.problem else _pin_rows(entry.main_pins),

@@ -93,9 +93,9 @@ class Lab:
 
     def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
         """Run a script in the stack of a backend, in the environment that a worker would have."""
-        out, stack = self._new_folder(), self.backends[backend].stack
-        self.executor.provide(stack, _silent)
-        launch = LaunchSpec(f"test-{out.name}", stack, folder=out, scratch=scratch or out)
+        out, offered = self._new_folder(), self.backends[backend]
+        self.executor.provide(offered, _silent)
+        launch = LaunchSpec(f"test-{out.name}", offered, folder=out, scratch=scratch or out)
         argv = self.executor.command(launch, [str(script), *map(str, arguments)])
         environment = self.executor.environment(launch)
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

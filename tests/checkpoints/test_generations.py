@@ -81,7 +81,7 @@ def generations(
     """Transformers 5 and 4.57."""
 
     def load(backend: str) -> Loaded:
-        python = stacks.provide(offered()[backend].stack).python
+        python = stacks.provide(offered()[backend]).python
         out = tmp_path_factory.mktemp(backend) / "told"
         folders = [str(checkpoint.folder) for checkpoint in made.values()]
         command = [str(python), "-I", str(Path(__file__).with_name("load_all.py")), str(out), *folders]

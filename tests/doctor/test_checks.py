@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,7 @@ def machine(**facts: Any) -> dict[str, Any]:
 
 
 def stack(name: str = "pytorch", **fields: Any) -> StackEntry:
-    system_packages = fields.pop("system_packages", ())
-    declared = Stack(name=name, lock="p:p.lock", packages=("p",), system_packages=system_packages)
+    declared = Stack(name=name, lock="p:p.lock", packages=("p",))
     return StackEntry(**{"stack": declared, "pins": (), "main_pins": (), "made": None, **fields})
 
 
@@ -54,6 +54,10 @@ def backend(name: str) -> BackendEntry:
     entry = stack()
     declared = Backend(name=name, stack=entry.stack, runner="m:R", description="")
     return BackendEntry(declared, Provenance("harness-pytorch", "1.0"), entry)
+
+
+def compiling() -> Backend:
+    return replace(backend("compile").backend, system_packages=("g++",))
 
 
 MADE = stack(made=Path("/made"))
@@ -144,7 +148,7 @@ TOO_OLD = Build("g++", "g++ 7", "g++: error: unrecognized command line option '-
     ],
 )
 def test_what_stops_the_compiler_decides_what_mends_it(build: Build, on_debian: str, elsewhere: str) -> None:
-    needed = [stack(system_packages=("g++",))]
+    needed = [compiling()]
     check = checks.compiler(build, needed, DEBIAN)
     assert (check.finding, check.remedy) == (MISSING, on_debian)
     assert elsewhere in str(checks.compiler(build, needed, FEDORA_ROOT).remedy)
@@ -160,12 +164,12 @@ def test_what_no_package_mends_has_no_remedy() -> None:
     assert checks.compiler(Build("g++", "g++ 12", "/results: Read-only file system"), [], DEBIAN).remedy is None
 
 
-def test_a_compiler_that_no_stack_needs_is_only_a_warning() -> None:
-    assert checks.compiler(NO_COMPILER, [stack("flax")], DEBIAN).finding is WARNING
+def test_a_compiler_that_no_backend_needs_is_only_a_warning() -> None:
+    assert checks.compiler(NO_COMPILER, [backend("flax").backend], DEBIAN).finding is WARNING
 
 
 def test_a_module_that_was_built_and_imported_is_enough() -> None:
-    check = checks.compiler(Build("g++", "g++ 12.2", None), [stack(system_packages=("g++",))], DEBIAN)
+    check = checks.compiler(Build("g++", "g++ 12.2", None), [compiling()], DEBIAN)
     assert (check.finding, check.seen, check.remedy) == (OK, "g++ 12.2", None)
 
 

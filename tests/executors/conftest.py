@@ -85,4 +85,4 @@ def launch(tmp_path: Path, plugin: Plugin) -> LaunchSpec:
     scratch, folder = tmp_path / "scratch", tmp_path / "launch"
     scratch.mkdir()
     folder.mkdir()
-    return LaunchSpec("launch-1", plugin.stack, folder, scratch)
+    return LaunchSpec("launch-1", plugin.backend, folder, scratch)

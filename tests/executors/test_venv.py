@@ -25,9 +25,10 @@ PROVIDE = textwrap.dedent("""\
     import sys
     from pathlib import Path
     from harness.executors.venv import VenvExecutor
-    from harness.model import Stack
+    from harness.model import Backend, Stack
     stack = Stack(name="tiny", lock="tiny_plugin:tiny.lock", packages=("tiny_plugin",))
-    VenvExecutor(Path(sys.argv[1])).provide(stack, lambda line: print(line, flush=True))
+    backend = Backend(name="tiny", stack=stack, runner="tiny_plugin.runner:Runner", description="")
+    VenvExecutor(Path(sys.argv[1])).provide(backend, lambda line: print(line, flush=True))
     """)
 LIMIT_S = 60.0
 
@@ -73,8 +74,8 @@ def test_a_stack_is_made_once_with_progress_and_found_again_in_silence(root: Pat
     plugin.write("tiny.lock", (plugin.folder / "tiny_plugin/tiny.lock").read_text() + "# made once\n")
     first: list[str] = []
     again: list[str] = []
-    made = VenvExecutor(root).provide(plugin.stack, first.append)
-    found = VenvExecutor(root).provide(plugin.stack, again.append)
+    made = VenvExecutor(root).provide(plugin.backend, first.append)
+    found = VenvExecutor(root).provide(plugin.backend, again.append)
     assert first == [
         "tiny: making an environment from tiny.lock, once",
         "tiny: collecting tiny_dependency (1 of 1)",
@@ -88,14 +89,14 @@ def test_a_stack_that_is_not_made_is_found_out_without_making_it(tmp_path: Path,
     untouched = tmp_path / "environments"
     assert VenvExecutor(untouched).made(plugin.stack) is None
     assert not untouched.exists()
-    provided = VenvExecutor(root).provide(plugin.stack, silent)
+    provided = VenvExecutor(root).provide(plugin.backend, silent)
     assert VenvExecutor(root).made(plugin.stack) == Path(provided.facts["base"])
     plugin.write("tiny.lock", (plugin.folder / "tiny_plugin/tiny.lock").read_text() + "# changed\n")
     assert VenvExecutor(root).made(plugin.stack) is None
 
 
 def test_the_environment_has_lock_worker_and_plugin_and_nothing_of_the_host(root: Path, plugin: Plugin) -> None:
-    provided = VenvExecutor(root).provide(plugin.stack, silent)
+    provided = VenvExecutor(root).provide(plugin.backend, silent)
     code = """
 import importlib.util as u, harness.protocol, harness.worker, tiny_plugin.runner, tiny_dependency, sys
 seen = [name for name in ("pydantic", "pluggy", "harness.model", "harness.executors", "pytest") if u.find_spec(name)]
@@ -105,7 +106,7 @@ print(tiny_dependency.VERSION, harness.protocol.__file__.startswith(sys.prefix),
 
 
 def test_facts_tell_what_the_environment_is_made_of(root: Path, plugin: Plugin) -> None:
-    facts = VenvExecutor(root).provide(plugin.stack, silent).facts
+    facts = VenvExecutor(root).provide(plugin.backend, silent).facts
     assert facts["lock"] == "tiny_plugin:tiny.lock"
     assert facts["python"] == ".".join(str(part) for part in sys.version_info[:3])
     assert facts["installed"]["tiny_dependency"] == "1.0"
@@ -116,15 +117,15 @@ def test_facts_tell_what_the_environment_is_made_of(root: Path, plugin: Plugin) 
 
 def test_our_code_is_compiled_before_the_first_launch(root: Path, plugin: Plugin) -> None:
     plugin.write("fresh.py", "")
-    overlay = Path(VenvExecutor(root).provide(plugin.stack, silent).facts["folder"])
+    overlay = Path(VenvExecutor(root).provide(plugin.backend, silent).facts["folder"])
     compiled = {path.name.partition(".")[0] for path in overlay.rglob("__pycache__/*.pyc")}
     assert {"fresh", "protocol", "api"} <= compiled
 
 
 def test_changed_code_gives_a_new_overlay_on_the_same_base(root: Path, plugin: Plugin) -> None:
-    before = VenvExecutor(root).provide(plugin.stack, silent)
+    before = VenvExecutor(root).provide(plugin.backend, silent)
     plugin.write("runner.py", "WORDS = 'changed'\n")
-    after = VenvExecutor(root).provide(plugin.stack, silent)
+    after = VenvExecutor(root).provide(plugin.backend, silent)
     assert after.facts["base"] == before.facts["base"]
     assert after.stack_hash != before.stack_hash
     assert run(after.python, "import tiny_plugin.runner as r; print(r.WORDS)") == "changed"
@@ -132,9 +133,9 @@ def test_changed_code_gives_a_new_overlay_on_the_same_base(root: Path, plugin: P
 
 
 def test_a_changed_lock_gives_a_new_base(root: Path, plugin: Plugin, wheels: Path) -> None:
-    before = VenvExecutor(root).provide(plugin.stack, silent)
+    before = VenvExecutor(root).provide(plugin.backend, silent)
     plugin.write("tiny.lock", f"--no-index\n--find-links {wheels}\ntiny_dependency==2.0\n")
-    after = VenvExecutor(root).provide(plugin.stack, silent)
+    after = VenvExecutor(root).provide(plugin.backend, silent)
     assert after.facts["base"] != before.facts["base"]
     assert after.stack_hash != before.stack_hash
     assert run(after.python, "import tiny_dependency as d; print(d.VERSION)") == "2.0"
@@ -167,7 +168,7 @@ def test_a_host_killed_while_pip_runs_takes_pip_along_and_the_next_one_makes_it_
     wait_until(lambda: building and not is_running(building))
     assert len(leftovers(root)) == 1
     slow_source.release()
-    provided = VenvExecutor(root).provide(plugin.stack, silent)
+    provided = VenvExecutor(root).provide(plugin.backend, silent)
     assert run(provided.python, "import tiny_slow; print(tiny_slow.VERSION)") == "1.0"
     assert leftovers(root) == []
 
@@ -186,7 +187,7 @@ def test_ctrl_c_while_pip_runs_ends_pip_and_leaves_nothing(root: Path, plugin: P
 def test_a_version_that_the_index_lacks_is_told_in_pips_words(root: Path, plugin: Plugin, wheels: Path) -> None:
     plugin.write("tiny.lock", f"--no-index\n--find-links {wheels}\ntiny_dependency==9.0\n")
     with pytest.raises(HarnessError, match="no such version") as raised:
-        VenvExecutor(root).provide(plugin.stack, silent)
+        VenvExecutor(root).provide(plugin.backend, silent)
     assert "No matching distribution found for tiny_dependency==9.0" in str(raised.value).splitlines()[-1]
     assert leftovers(root) == []
 
@@ -195,13 +196,13 @@ def test_an_index_that_cannot_be_reached_is_told(root: Path, plugin: Plugin, mon
     plugin.write("tiny.lock", "--index-url http://127.0.0.1:9/simple\ntiny_dependency==1.0\n")
     monkeypatch.setenv("PIP_RETRIES", "1")
     with pytest.raises(HarnessError, match="the package index could not be reached"):
-        VenvExecutor(root).provide(plugin.stack, silent)
+        VenvExecutor(root).provide(plugin.backend, silent)
 
 
 def test_a_cache_that_cannot_be_written_is_told_with_its_folder(plugin: Plugin, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HarnessError, match=rf"of stack tiny in {tmp_path}/file/root: .*HARNESS_CACHE"):
-        VenvExecutor(tmp_path / "file" / "root").provide(plugin.stack, silent)
+        VenvExecutor(tmp_path / "file" / "root").provide(plugin.backend, silent)
 
 
 # --- launching ------------------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def test_a_command_is_an_isolated_interpreter_for_the_worker_or_a_tool(
     root: Path, plugin: Plugin, launch: LaunchSpec
 ) -> None:
     executor = VenvExecutor(root)
-    python = str(executor.provide(plugin.stack, silent).python)
+    python = str(executor.provide(plugin.backend, silent).python)
     assert executor.command(launch) == [python, "-I", "-u", "-m", "harness.worker"]
     assert executor.command(launch, ("-m", "tool", "x"))[3:] == ["-m", "tool", "x"]
     assert executor.visible(launch, launch.folder) == str(launch.folder)
@@ -267,7 +268,7 @@ def test_a_kill_is_out_of_memory_where_the_kernel_counted_one_meanwhile(
     vmstat = tmp_path / "vmstat"
     vmstat.write_text("pgfault 1\noom_kill 7\nnuma_hit 2\n")
     executor = VenvExecutor(root, vmstat)
-    executor.provide(plugin.stack, silent)
+    executor.provide(plugin.backend, silent)
     executor.command(launch)
     vmstat.write_text(f"pgfault 1\noom_kill {kills}\nnuma_hit 2\n")
     assert executor.ending(launch, returncode).status is status

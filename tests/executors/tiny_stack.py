@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.model import Stack
+from harness.model import Backend, Stack
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Plugin:
 
     folder: Path
     stack = Stack(name="tiny", lock="tiny_plugin:tiny.lock", packages=("tiny_plugin",))
+    backend = Backend(name="tiny", stack=stack, runner="tiny_plugin.runner:Runner", description="")
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / "tiny_plugin" / name

@@ -51,6 +51,7 @@ COMPILE = entry(
     description="torch.compile\nwith \x1b[31mInductor\x1b[0m, " + "told at length " * 6,
     options=OPTIONS,
     expects={"attn_implementation": "sdpa", "compiled": True, "graph_breaks": 0},
+    system_packages=("g++", "libpython3-dev"),
 )
 PLAIN = entry("plain", MANY, description="", plugin=Provenance(None, None))
 
@@ -77,7 +78,7 @@ CHECKS = (
         "C++ compiler",
         Finding.MISSING,
         "g++: x.cpp:1:10: fatal error: Python.h:\n No such file or directory",
-        "torch.compile cannot build its kernels (stack pytorch)",
+        "torch.compile cannot build its kernels (backend compile)",
         "sudo apt-get install python3.11-dev",
     ),
     Check("load", Finding.WARNING, "load average 3.29", "something else is running", "end it"),

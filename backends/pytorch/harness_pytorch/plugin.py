@@ -19,7 +19,6 @@ STACK = Stack(
     name="pytorch",
     lock="harness_pytorch:pytorch.lock",
     packages=("harness_pytorch",),
-    system_packages=("g++", "libpython3-dev"),  # torch.compile builds C++ that includes Python.h
     checkpoint_maker="harness_pytorch.make_checkpoint",
 )
 
@@ -125,6 +124,7 @@ COMPILE = Backend(
     expects={"attn_implementation": "sdpa", "compiled": True},
     supports=supports_compiled,
     has_compile_cache=True,
+    system_packages=("g++", "libpython3-dev"),  # Inductor builds C++ that includes Python.h
 )
 
 
