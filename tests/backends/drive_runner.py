@@ -1,7 +1,8 @@
-"""`python -I drive_runner.py JOB.json INPUTS.npz FOLDER`: leads one runner through a launch, inside its stack.
+"""`python -I drive_runner.py FOLDER...`: leads a runner through a launch for each folder, inside its stack.
 
-Writes FOLDER/report.json and FOLDER/slot-{i}.npz. INPUTS holds each input as (slots, batch, ...). What the worker would do is
-done here in its order, and told in full, so that tests can look at what the worker keeps to itself.
+Reads FOLDER/job.json and FOLDER/inputs.npz, which holds each input as (slots, batch, ...); writes FOLDER/report.json and
+FOLDER/slot-{i}.npz. What the worker would do is done here in its order, and told in full, so that tests can look at what the
+worker keeps to itself. Several folders share a process, to import the framework once: for tests that look at outputs only.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ WATCHED = (
 FRAMEWORKS = ("jax", "onnx", "onnxruntime", "optimum", "torch", "transformers")
 
 
-def main(job_file: str, inputs_file: str, folder: str) -> None:
-    settings = json.loads(Path(job_file).read_text())
+def main(folder: Path) -> None:
+    settings = json.loads((folder / "job.json").read_text())
     extra = settings.pop("extra_shape", None)
     job = Job(**settings)
-    inputs = dict(np.load(inputs_file))
+    inputs = dict(np.load(folder / "inputs.npz"))
     count = len(next(iter(inputs.values())))
     slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(count)]
-    report = launch(job, slots, Path(folder), extra)
-    (Path(folder) / "report.json").write_text(json.dumps(report))
+    report = launch(job, slots, folder, extra)
+    (folder / "report.json").write_text(json.dumps(report))
 
 
 def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int | None) -> dict[str, Any]:
@@ -99,4 +100,5 @@ def _alive() -> int:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for argument in sys.argv[1:]:
+        main(Path(argument))

@@ -61,6 +61,15 @@ class Told:
         return [(name, elapsed) for name, elapsed in self.report["stages"].get(phase, ())]
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A launch that can start."""
+
+    folder: Path
+    scratch: Path
+    checkpoint: Path
+
+
 @dataclass
 class Lab:
     """Real stacks, real checkpoints, and what was already found out with them."""
@@ -73,8 +82,14 @@ class Lab:
     def ask(self, question: Question) -> Told:
         """Lead the backend's runner through a launch."""
         if question not in self._told:
-            self._told[question] = self._launch(question)
+            self._launch([question])
         return self._told[question]
+
+    def ask_together(self, questions: Sequence[Question]) -> None:
+        """Ask several questions of one backend in one process: quicker, and enough where only outputs and facts are looked at."""
+        open_questions = [question for question in questions if question not in self._told]
+        if open_questions:
+            self._launch(open_questions)
 
     def checkpoint(self, source: str) -> Path:
         """The folder that every backend reads."""
@@ -101,18 +116,25 @@ class Lab:
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{script.name} {arguments}: exit code {done.returncode}\n{done.stderr[-4000:]}"
 
-    def _launch(self, question: Question) -> Told:
-        out, checkpoint = self._new_folder(), self.checkpoint(question.source)
-        scratch = self._new_folder()
+    def _launch(self, questions: Sequence[Question]) -> None:
+        prepared = [self._prepare(question) for question in questions]
+        before = [_fingerprint(each.checkpoint) for each in prepared]
+        folders = [each.folder for each in prepared]
+        self.run(questions[0].backend, HERE / "drive_runner.py", *folders, scratch=prepared[0].scratch)
+        for question, each, fingerprint in zip(questions, prepared, before, strict=True):
+            report = json.loads((each.folder / "report.json").read_text())
+            changed = _fingerprint(each.checkpoint) != fingerprint
+            self._told[question] = Told(report, _read_outputs(each.folder), changed, each.scratch / CACHE)
+
+    def _prepare(self, question: Question) -> _Prepared:
+        prepared = _Prepared(self._new_folder(), self._new_folder(), self.checkpoint(question.source))
         if question.cache_of:
-            shutil.copytree(self.ask(question.cache_of).cache, scratch / CACHE)
-        before = _fingerprint(checkpoint)
-        job = _job(question, self.backends[question.backend].runner, checkpoint, out, scratch)
-        (out / "job.json").write_text(json.dumps(dataclasses.asdict(job) | {"extra_shape": question.extra_shape}))
-        arguments = (out / "job.json", self._inputs(checkpoint), out)
-        self.run(question.backend, HERE / "drive_runner.py", *arguments, scratch=scratch)
-        report = json.loads((out / "report.json").read_text())
-        return Told(report, _read_outputs(out), _fingerprint(checkpoint) != before, scratch / CACHE)
+            shutil.copytree(self.ask(question.cache_of).cache, prepared.scratch / CACHE)
+        job = _job(question, self.backends[question.backend].runner, prepared)
+        extra = {"extra_shape": question.extra_shape}
+        (prepared.folder / "job.json").write_text(json.dumps(dataclasses.asdict(job) | extra))
+        shutil.copyfile(self._inputs(prepared.checkpoint), prepared.folder / "inputs.npz")
+        return prepared
 
     def _inputs(self, checkpoint: Path) -> Path:
         """Every launch of a checkpoint gets the same."""
@@ -125,18 +147,18 @@ class Lab:
         return Path(tempfile.mkdtemp(dir=self.folder))
 
 
-def _job(question: Question, runner: str, checkpoint: Path, out: Path, scratch: Path) -> Job:
-    cache = scratch / CACHE
+def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
+    cache = prepared.scratch / CACHE
     cache.mkdir(exist_ok=True)
     return Job(
         runner=runner,
         backend=question.backend,
         task=question.task,
         operation="forward",
-        checkpoint=str(checkpoint),
+        checkpoint=str(prepared.checkpoint),
         inputs="",
-        folder=str(out),
-        scratch=str(scratch),
+        folder=str(prepared.folder),
+        scratch=str(prepared.scratch),
         cache=str(cache),
         dtype=question.dtype,
         device=question.device,

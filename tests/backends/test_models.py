@@ -31,31 +31,40 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def models(lab: Lab) -> Lab:
+    """The lab with every case asked, in one process for each backend."""
+    for backend in ("eager", *dict.fromkeys(name for name, _, _ in CASES)):
+        wanted = [(source, task) for name, source, task in CASES if name == backend] or [*EVERY, RESNET]
+        lab.ask_together([Question(backend, *model) for model in wanted])
+    return lab
+
+
 @pytest.mark.parametrize(("backend", "source", "task"), CASES)
-def test_a_backend_agrees_with_eager(lab: Lab, backend: str, source: str, task: str) -> None:
-    told, eager = lab.ask(Question(backend, source, task)), lab.ask(Question("eager", source, task))
+def test_a_backend_agrees_with_eager(models: Lab, backend: str, source: str, task: str) -> None:
+    told, eager = models.ask(Question(backend, source, task)), models.ask(Question("eager", source, task))
     assert largest_difference(told.outputs, eager.outputs) < 1e-4
-    assert told.report["effective"].items() >= lab.backends[backend].expects.items()
+    assert told.report["effective"].items() >= models.backends[backend].expects.items()
 
 
 @pytest.mark.parametrize(("source", "task"), [T5, VIT, RESNET])
-def test_eager_gives_what_plain_transformers_gives(lab: Lab, source: str, task: str) -> None:
-    eager = lab.ask(Question("eager", source, task))
-    assert largest_difference(eager.outputs, lab.plain_transformers(source, task)) == 0
+def test_eager_gives_what_plain_transformers_gives(models: Lab, source: str, task: str) -> None:
+    eager = models.ask(Question("eager", source, task))
+    assert largest_difference(eager.outputs, models.plain_transformers(source, task)) == 0
 
 
-def test_images_are_counted_and_not_tokens(lab: Lab) -> None:
-    assert lab.ask(Question("eager", *VIT)).report["items"] == {"images": BATCH}
+def test_images_are_counted_and_not_tokens(models: Lab) -> None:
+    assert models.ask(Question("eager", *VIT)).report["items"] == {"images": BATCH}
 
 
-def test_of_an_encoder_decoder_only_the_encoder_is_loaded(lab: Lab) -> None:
-    report = lab.ask(Question("eager", *T5)).report
+def test_of_an_encoder_decoder_only_the_encoder_is_loaded(models: Lab) -> None:
+    report = models.ask(Question("eager", *T5)).report
     assert report["details"]["model_class"] == "T5EncoderModel"
     assert report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
 
 
-def test_the_control_runs_eager_with_the_other_transformers(lab: Lab) -> None:
-    here, there = (lab.ask(Question(name, *GPT2)).report for name in ("eager", "eager_onnxruntime_stack"))
+def test_the_control_runs_eager_with_the_other_transformers(models: Lab) -> None:
+    here, there = (models.ask(Question(name, *GPT2)).report for name in ("eager", "eager_onnxruntime_stack"))
     assert here["versions"]["torch"] == there["versions"]["torch"]
     assert here["versions"]["transformers"].startswith("5.")
     assert there["versions"]["transformers"].startswith("4.")
