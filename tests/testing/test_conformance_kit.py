@@ -1,0 +1,113 @@
+"""Each check of the kit is passed by a runner that keeps its promises, and failed by one that breaks that one alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from harness_fake import plugin
+from here_executor import HereExecutor
+
+from harness.checkpoints import Checkpoint
+from harness.model import Backend, HarnessError, OptionValue
+from harness.testing import CHECKS, Finding, assert_conforms, check_backend
+
+FAKE = next(iter(plugin.harness_register_backends()))
+COMPILING: dict[str, OptionValue] = {"load_ms": 100.0, "compile_ms": 5.0, "call_ms": 4.0}
+INTERPRETING: dict[str, OptionValue] = {"load_ms": 100.0, "call_ms": 4.0}
+
+
+def named(runner: str) -> Backend:
+    return replace(FAKE, runner=f"wrong_runners:{runner}")
+
+
+def check(
+    checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue] | None = None, timeout_s: float = 60
+) -> dict[str, Finding]:
+    options = COMPILING if options is None else options
+    findings = check_backend(named(runner), HereExecutor(), checkpoint, options=options, timeout_s=timeout_s)
+    assert [finding.check for finding in findings] == list(CHECKS)
+    return {finding.check: finding for finding in findings}
+
+
+def failed(findings: dict[str, Finding]) -> set[str]:
+    return {name for name, finding in findings.items() if finding.passed is False}
+
+
+@pytest.mark.parametrize(
+    ("runner", "options"),
+    [
+        ("Honest", COMPILING),
+        ("Honest", {**INTERPRETING, "asynchronous": True}),
+        ("Mapping", COMPILING),
+    ],
+)
+def test_a_runner_that_keeps_its_promises_passes(
+    checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue]
+) -> None:
+    findings = check(checkpoint, runner, options)
+    assert {name for name, finding in findings.items() if not finding.passed} == set(), findings
+
+
+@pytest.mark.parametrize(
+    ("runner", "options", "broken", "advice"),
+    [
+        ("Hasty", {**COMPILING, "asynchronous": True}, "wait", "Return from wait() only when the device is done"),
+        ("ResultKeeper", COMPILING, "computes", "Compute in each call"),
+        ("ManyThreads", COMPILING, "threads", "Set the framework's threads from job.threads"),
+        ("Honest", {**COMPILING, "wrong": "cached"}, "outputs", "Use in call() the input that begin() chose"),
+        ("BufferReuser", COMPILING, "outputs", "Return copies from outputs()"),
+        ("Miscounter", COMPILING, "items", "'samples': 2, 'tokens': 48"),
+        ("StuckCounter", COMPILING, "compilations", "stood at 1 while another shape was compiled"),
+        ("Honest", {**COMPILING, "report_threads": 2}, "facts", "threads: asked for 1, in effect 2"),
+        ("Leaky", COMPILING, "close", "Let go of model, session, inputs and outputs"),
+        ("LeakyMapping", COMPILING, "close", "close() gave back 0 MB, the weights are 67 MB"),
+    ],
+)
+def test_a_broken_promise_fails_its_check_and_no_other(
+    checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue], broken: str, advice: str
+) -> None:
+    findings = check(checkpoint, runner, options)
+    assert failed(findings) == {broken}
+    assert advice in findings[broken].message
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"fail_in": "compile"}, "failed in compile: RuntimeError: told to fail in compile"),
+        ({"exit_in": "load"}, "crashed in load: crashed: the worker exited with code 3 in load"),
+        ({"unsupported_in": "load"}, "unsupported in load: Unsupported: told to be unsupported in load"),
+        ({"hang_in": "first_call"}, "timeout in first_call"),
+    ],
+)
+def test_a_launch_that_ends_early_is_one_failure_and_what_it_did_not_come_to_has_no_verdict(
+    checkpoint: Checkpoint, options: dict[str, OptionValue], said: str
+) -> None:
+    findings = check(checkpoint, "Honest", {**COMPILING, **options}, timeout_s=3)
+    assert failed(findings) == {"ends"}
+    assert said in findings["ends"].message
+    assert findings["facts"] == Finding("facts", None, "the launch did not come to it")
+
+
+def test_what_was_seen_before_an_early_end_is_judged_all_the_same(checkpoint: Checkpoint) -> None:
+    findings = check(checkpoint, "Miscounter", {**COMPILING, "fail_in": "close", "report_dtype": "int4"})
+    assert failed(findings) == {"ends", "facts", "items"}
+
+
+def test_a_runner_that_is_none_is_said_to_be_none(checkpoint: Checkpoint) -> None:
+    findings = check(checkpoint, "MIB")
+    assert failed(findings) == {"ends"}
+
+
+def test_a_cell_that_the_backend_refuses_is_not_checked(checkpoint: Checkpoint) -> None:
+    too_short = replace(checkpoint, config={**checkpoint.config, "max_position_embeddings": 8})
+    with pytest.raises(HarnessError, match="fake cannot be checked with path:made-up: sequence_length 24"):
+        check_backend(FAKE, HereExecutor(), too_short)
+
+
+def test_a_test_of_a_backend_fails_with_every_message() -> None:
+    findings = [Finding("wait", False, "it did not"), Finding("items", True, "right"), Finding("close", False, "leaks")]
+    with pytest.raises(AssertionError, match=r"^wait: it did not\nclose: leaks$"):
+        assert_conforms(findings)
+    assert_conforms([Finding("threads", None, "one processor")])
