@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.executors.base import Progress
@@ -40,17 +42,32 @@ _CAUSES = (
         r"No matching distribution found|Could not find a version",
         "the index has no such version for this Python and platform: refresh the lock, or use another Python",
     ),
+    (r"No module named pip\b", "the Python of this command has no pip: give it one with `python -m ensurepip`"),
     (r"Permission denied", "a folder cannot be written: check its owner, or point HARNESS_CACHE elsewhere"),
 )
 
 
 def install(python: Path, lock: Path, stack: str, progress: Progress) -> None:
     """Install what `lock` pins into the environment of `python`. Raises HarnessError with the cause and pip's last lines."""
+    undone = f"stack {stack}: its environment cannot be made from {lock}"
+    _run(python, ["install", "--requirement", str(lock)], _Narrator(stack, _pins(lock), progress), undone)
+
+
+def download(lock: Path, folder: Path, target: Sequence[str], stack: str, progress: Progress) -> None:
+    """Fetch the wheels of what `lock` pins, and of what those need beyond it on this index, with the pip of this interpreter.
+
+    `target` are pip's options that say for which interpreter and platform. Raises HarnessError as `install` does.
+    """
+    undone = f"stack {stack}: its wheels cannot be fetched for {lock}"
+    wanted = ["--requirement", str(lock), "--only-binary", ":all:", *target]
     narrator = _Narrator(stack, _pins(lock), progress)
-    arguments = ["install", "--no-input", "--disable-pip-version-check", "--requirement", str(lock)]
-    returncode = run_tethered(python, "pip", arguments, narrator.hear)
+    _run(Path(sys.executable), ["download", "--dest", str(folder), *wanted], narrator, undone)
+
+
+def _run(python: Path, arguments: Sequence[str], narrator: _Narrator, undone: str) -> None:
+    returncode = run_tethered(python, "pip", [*arguments, "--no-input", "--disable-pip-version-check"], narrator.hear)
     if returncode != 0:
-        raise HarnessError(_failure(stack, lock, returncode, narrator.lines))
+        raise HarnessError(_failure(undone, returncode, narrator.lines))
 
 
 class _Narrator:
@@ -91,10 +108,10 @@ def _pins(lock: Path) -> int:
     return sum(line[:1].isalnum() for line in lock.read_text("utf-8").splitlines())
 
 
-def _failure(stack: str, lock: Path, returncode: int, lines: list[str]) -> str:
+def _failure(undone: str, returncode: int, lines: list[str]) -> str:
     cause = _cause(lines) or f"pip ended with {returncode}"
     shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
-    return f"stack {stack}: its environment cannot be made from {lock}: {cause}. Last lines of pip:{shown}"
+    return f"{undone}: {cause}. Last lines of pip:{shown}"
 
 
 def _cause(lines: list[str]) -> str | None:

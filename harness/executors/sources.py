@@ -16,17 +16,18 @@ from harness.model import HarnessError, Stack, digest
 Files = Mapping[str, Path]
 """Path below site-packages, with forward slashes -> the file to copy there."""
 
-_WORKER = ("__init__.py", "protocol.py", "worker")
+_WORKER = ("__init__.py", "protocol.py", "tasks.py", "worker")
 """Of `harness`, what the worker imports. The rest needs the host's dependencies and stays out."""
 
 
-def lock_file(stack: Stack) -> Path:
-    """The stack's lock on this machine. Raises HarnessError."""
-    package, _, name = stack.lock.partition(":")
+def lock_file(stack: Stack, device: str = "cpu") -> Path:
+    """The stack's lock for a device kind on this machine. Raises HarnessError."""
+    lock = stack.lock_for(device)
+    package, _, name = lock.partition(":")
     path = package_folder(package, stack) / name
     if not name or not path.is_file():
         raise HarnessError(
-            f"stack {stack.name}: its lock is given as {stack.lock!r}, but there is no file {path}; "
+            f"stack {stack.name}: its lock is given as {lock!r}, but there is no file {path}; "
             "write it as 'package:file' and make sure that the plugin ships the file as package data"
         )
     return path

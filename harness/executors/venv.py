@@ -27,7 +27,7 @@ from typing import Any
 
 from harness.cache import explained
 from harness.executors import pip, sources
-from harness.executors.base import Ending, LaunchSpec, Progress, Provided
+from harness.executors.base import Ending, LaunchSpec, Progress, Provided, signal_words, worker_variables
 from harness.executors.environments import is_whole, make_once, python_of, remove_unused, site_packages
 from harness.executors.processes import LAUNCH_VARIABLE, end_launch, run_tethered
 from harness.model import Backend, HarnessError, Stack, Status, digest
@@ -52,7 +52,7 @@ class VenvExecutor:
         self._provided: dict[str, Provided] = {}
         self._oom_kills: dict[str, int | None] = {}
 
-    def provide(self, backend: Backend, progress: Progress) -> Provided:
+    def provide(self, backend: Backend, progress: Progress, device: str = "cpu") -> Provided:  # noqa: ARG002
         """Make the stack's environment, or find it made; a second run at the same time waits.
 
         Raises HarnessError, with pip's last lines where it was pip that failed.
@@ -83,7 +83,8 @@ class VenvExecutor:
     def environment(self, launch: LaunchSpec) -> dict[str, str]:
         """The whole environment of the process: every cache lies in the launch's scratch folder, nothing goes online."""
         inherited = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        return {"PATH": os.defpath, **inherited, **_own_variables(launch.scratch.absolute())}
+        scratch = str(launch.scratch.absolute())
+        return {"PATH": os.defpath, **inherited, LAUNCH_VARIABLE: scratch, **worker_variables(scratch)}
 
     def visible(self, launch: LaunchSpec, path: Path) -> str:  # noqa: ARG002 - the same for every launch here
         """The worker sees the host's paths."""
@@ -97,10 +98,14 @@ class VenvExecutor:
         """
         if returncode >= 0:
             return Ending(Status.CRASHED, f"exited with code {returncode}")
-        how = f"ended by {_signal_words(-returncode)}"
+        how = f"ended by {signal_words(-returncode)}"
         if -returncode == signal.SIGKILL and self._oom_killed_since_start(launch):
             return Ending(Status.OUT_OF_MEMORY, f"{how} from the kernel's out-of-memory killer")
         return Ending(Status.CRASHED, how)
+
+    def hidden_ending(self, launch: LaunchSpec) -> Ending | None:  # noqa: ARG002 - the same for every launch here
+        """None: the kernel's count is the whole machine's, and does not tell whose child was killed."""
+        return None
 
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         """End the launch now, with all children, also those that left its process group."""
@@ -194,26 +199,6 @@ class _Code:
         compileall.compile_dir(folder, quiet=2)
 
 
-def _own_variables(scratch: Path) -> dict[str, str]:
-    return {
-        LAUNCH_VARIABLE: str(scratch),
-        "LANG": "C.UTF-8",
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "XDG_CACHE_HOME": str(scratch / "cache"),
-        "HF_HOME": str(scratch / "huggingface"),
-        "HF_HUB_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        # 150 MB of precompiled headers, used once by a launch that starts from nothing, copied by each warm one; the compile
-        # time is the same without them (docs/methodology.md).
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-        "JAX_ENABLE_COMPILATION_CACHE": "false",
-    }
-
-
 def _read_on(site: Path, base_site: Path) -> None:
     """Let an environment see the packages of another, their own .pth files included, after its own."""
     # ASCII, as the encoding in which Python reads .pth files depends on the locale.
@@ -240,10 +225,3 @@ def _safe(name: str) -> str:
 
 def _waiting(stack: Stack, progress: Progress) -> Callable[[], None]:
     return lambda: progress(f"{stack.name}: waiting for another run that makes the same environment")
-
-
-def _signal_words(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -85,6 +85,7 @@ def test_progress_tells_what_is_fetched_and_counts_what_the_lock_pins(tmp_path: 
             "not the one that the lock names",
         ),
         ("ERROR: [Errno 13] Permission denied: '/cache'", "cannot be written"),
+        ("No module named pip", "python -m ensurepip"),
         ("Segmentation fault", "pip ended with 1"),
     ],
 )
