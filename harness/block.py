@@ -8,24 +8,29 @@ A launch that ends early leaves its record and the block goes on without it.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import parity, protocol
+from harness import cores, disturbance, parity, protocol
 from harness.checkpoints import Checkpoint
+from harness.cores import Division
+from harness.disturbance import Pass
 from harness.executors.base import Executor, LaunchSpec
 from harness.inputs import Inputs
+from harness.jobs import differences, make_job, requested
 from harness.launch import LaunchEndedError, RunningLaunch
 from harness.model import (
     Backend,
     Cell,
     CellError,
+    CompileRecord,
     HarnessError,
     Hashes,
     LaunchRecord,
@@ -36,6 +41,9 @@ from harness.model import (
     Status,
     WarmUpRecord,
 )
+from harness.monitor.log import round_name
+from harness.monitor.watcher import Watcher, watching
+from harness.told import compile_ledger, compile_records, round_record, unsettled, warm_up_record
 
 NS = 1_000_000_000
 MEMORY_CALLS = 3
@@ -65,6 +73,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """How the launches of a block share the machine, and why, where it is not the usual way."""
+
+    kind: Literal["interleaved", "sequential"] = "interleaved"
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class BlockContext:
     """What the launches of a block share."""
 
@@ -75,30 +91,68 @@ class BlockContext:
     keep: Callable[[LaunchRecord], None]  # puts a finished launch on disk
     observe: Observe
     doing: Callable[[str], None]
+    schedule: Schedule = Schedule()
+    block_folder: Callable[[str], Path] | None = (
+        None  # block id -> where its monitor writes; None: nothing is monitored
+    )
+    watcher: Watcher = field(default_factory=Watcher)  # of the block under way
 
 
 def run_block(cells: Sequence[PreparedCell], context: BlockContext, index: int) -> list[LaunchRecord]:
     """Measure one block and return one record per cell, in the cells' order; each is on disk when its launch ends.
 
-    On KeyboardInterrupt (or any other exception) all workers are ended, unfinished launches are kept as `interrupted`, and
-    the exception goes on.
+    A cell may stand in it more than once, to be compared with itself. Where the schedule is sequential, each launch ends before the
+    next begins, in a drawn order. On KeyboardInterrupt (or any other exception) all workers are ended, unfinished launches are
+    kept as `interrupted`, and the exception goes on.
     """
-    block = _Block(cells, context, index)
+    block_id = uuid.uuid4().hex[:12]
+    with _watched(context, block_id, cells[0].cell.device) as watched:
+        return _run_turns(cells, watched, block_id, index)
+
+
+@contextlib.contextmanager
+def _watched(context: BlockContext, block_id: str, device: str) -> Iterator[BlockContext]:
+    """The context with a monitor at work, that has seen the idle machine."""
+    settings = context.protocol
+    folder = context.block_folder(block_id) if settings.monitor and context.block_folder else None
+    with watching(folder, settings.monitor_interval_seconds, device) as watcher:
+        watcher.rest(settings.idle_seconds)
+        yield replace(context, watcher=watcher)
+
+
+def _run_turns(cells: Sequence[PreparedCell], context: BlockContext, block_id: str, index: int) -> list[LaunchRecord]:
+    keys = [prepared.cell.key for prepared in cells]
+    records: dict[int, LaunchRecord] = {}
+    for positions in _turns(len(cells), context, index):
+        launches = [Launch(cells[position], context, block_id, index, keys) for position in positions]
+        _measure_together(launches, context, index)
+        records |= zip(positions, (launch.record for launch in launches), strict=True)
+    return [records[position] for position in range(len(cells))]
+
+
+def _turns(cells: int, context: BlockContext, index: int) -> list[list[int]]:
+    """Positions of the cells that are measured side by side, turn after turn."""
+    positions = list(range(cells))
+    if context.schedule.kind == "interleaved":
+        return [positions]
+    random.Random(f"{context.protocol.seed}/{index}").shuffle(positions)
+    return [[position] for position in positions]
+
+
+def _measure_together(launches: Sequence[Launch], context: BlockContext, index: int) -> None:
+    block = _Block(launches, context, index)
     try:
         block.measure()
     except BaseException:
         block.interrupt()
         raise
-    return [launch.record for launch in block.launches]
 
 
 class _Block:
-    def __init__(self, cells: Sequence[PreparedCell], context: BlockContext, index: int) -> None:
+    def __init__(self, launches: Sequence[Launch], context: BlockContext, index: int) -> None:
+        self.launches = launches
         self._context = context
         self._index = index
-        block_id = uuid.uuid4().hex[:12]
-        keys = [prepared.cell.key for prepared in cells]
-        self.launches = [Launch(prepared, context, block_id, index, keys) for prepared in cells]
 
     def measure(self) -> None:
         self._each("starting", Launch.start)
@@ -129,20 +183,26 @@ class _Block:
             _attempt(launch, step)
 
     def _rounds(self) -> None:
+        """Pass after pass, those that something disturbed again; the host keeps off the processors that are measured on."""
         settings = self._context.protocol
-        for number in range(settings.passes):
-            self._pass(number, "latency")
-        for number in range(settings.passes, settings.passes + settings.throughput_rounds):
-            self._pass(number, "throughput")
+        threads = max(launch.cell.threads for launch in self.launches)
+        division = cores.divide(threads, os.sched_getaffinity(0))
+        with cores.aside(division.host, [os.getpid(), *self._context.watcher.processes]):
+            for pass_ in disturbance.passes(settings, lambda: [launch.rounds for launch in self._running()]):
+                self._pass(pass_, division)
+        launches = self._running()
+        judged = disturbance.judged([launch.rounds for launch in launches], settings)
+        for launch, rounds in zip(launches, judged, strict=True):
+            launch.keep_rounds(rounds)
 
-    def _pass(self, number: int, mode: Literal["latency", "throughput"]) -> None:
-        """A seeded permutation and its mirror (A B B A): a linear drift weighs equally on all."""
-        order = list(self.launches)
-        random.Random(f"{self._context.protocol.seed}/{self._index}/{number}").shuffle(order)
-        for launch in [*order, *reversed(order)]:
+    def _pass(self, pass_: Pass, division: Division) -> None:
+        again = "" if pass_.repeats is None else f", as pass {pass_.repeats + 1} was disturbed"
+        order = disturbance.order(pass_, len(self.launches), self._context.protocol, self._index)
+        for launch in [self.launches[position] for position in order]:
             if not launch.is_over:
-                self._context.doing(f"block {self._index + 1}: {launch.cell.label}: {mode}, pass {number + 1}")
-                _attempt(launch, lambda running: running.round(mode))
+                what = f"{pass_.mode}, pass {pass_.index + 1}{again}"
+                self._context.doing(f"block {self._index + 1}: {launch.cell.label}: {what}")
+                _attempt(launch, lambda running: running.round(pass_, division))
 
 
 def _attempt(launch: Launch, step: Callable[[Launch], None]) -> None:
@@ -161,6 +221,8 @@ class _Findings:
     parity: list[ParityRecord] = field(default_factory=list)
     warm_up: WarmUpRecord | None = None
     rounds: list[RoundRecord] = field(default_factory=list)
+    ledger: list[CompileRecord] = field(default_factory=list)
+    processors: dict[str, Any] = field(default_factory=dict)  # who had which while rounds ran
     memory: protocol.MemoryRead | None = None
 
 
@@ -189,6 +251,11 @@ class Launch:
     @property
     def is_over(self) -> bool:
         return self._record is not None
+
+    @property
+    def rounds(self) -> Sequence[RoundRecord]:
+        """Those so far."""
+        return self._findings.rounds
 
     @property
     def record(self) -> LaunchRecord:
@@ -236,20 +303,28 @@ class Launch:
             step(self)
         self._warmed_up()
 
-    def round(self, mode: Literal["latency", "throughput"]) -> None:
+    def round(self, pass_: Pass, division: Division) -> None:
+        """This launch's part of a pass, on the processors that are its own meanwhile."""
         settings = self._context.protocol
         command = protocol.Round(
             index=len(self._findings.rounds),
-            mode=mode,
+            mode=pass_.mode,
             settle_calls=settings.settle_calls,
             settle_ns=_ns(settings.settle_seconds),
             calls=settings.round_calls,
             budget_ns=_ns(settings.round_seconds),
             limit_ns=_ns(settings.round_limit_seconds),
+            cpus=list(division.workers),
+            bind=settings.bind_threads,
         )
-        samples = self._process.ask(command, protocol.Samples, self._patience_s + settings.round_limit_seconds)
-        self._findings.rounds.append(_round_record(samples))
+        with self._context.watcher.over(round_name(self._spec.launch_id, command.index)):
+            samples = self._process.ask(command, protocol.Samples, self._patience_s + settings.round_limit_seconds)
+        self._note_round(samples, pass_, division)
         self._observe(samples)
+
+    def keep_rounds(self, rounds: Sequence[RoundRecord]) -> None:
+        """The same rounds, judged."""
+        self._findings.rounds = list(rounds)
 
     def judge_after(self) -> None:
         self._judge("after")
@@ -277,8 +352,8 @@ class Launch:
             outputs = parity.read_outputs(folder, slots)
         except (OSError, ValueError) as error:
             raise LaunchEndedError(Status.FAILED, self._error(type(error).__name__, str(error), "outputs")) from None
-        if differences := self._differences():
-            raise LaunchEndedError(Status.MISMATCH, self._error("mismatch", "; ".join(differences)))
+        if found := self._differences():
+            raise LaunchEndedError(Status.MISMATCH, self._error("mismatch", "; ".join(found)))
         shutil.rmtree(folder, ignore_errors=True)
         return outputs
 
@@ -305,27 +380,18 @@ class Launch:
         for record in self._findings.parity:
             if not record.passed:
                 return _parity_status(record), self._parity_error(record)
-        if differences := self._differences():
-            return Status.MISMATCH, self._error("mismatch", "; ".join(differences))
+        if found := self._differences():
+            return Status.MISMATCH, self._error("mismatch", "; ".join(found))
         if self._findings.warm_up and not self._findings.warm_up.settled:
-            return Status.UNSTABLE, self._error("unstable", self._unsettled(), "warmup")
+            return Status.UNSTABLE, self._error("unstable", unsettled(self._findings.warm_up), "warmup")
+        if why := disturbance.recompiling(self._findings.rounds):
+            return Status.UNSTABLE, self._error("unstable", why, "steady")
         if self._context.reference.outputs is None:
             return Status.UNVERIFIED, self._error("unverified", f"no reference: {self._context.reference.reason}")
         return Status.OK, None
 
     def _differences(self) -> list[str]:
-        effective = self._effective
-        return [
-            f"{name}: asked for {wanted!r}, "
-            + (f"in effect {effective[name]!r}" if name in effective else "not reported")
-            for name, wanted in self._requested.items()
-            if name not in effective or effective[name] != wanted
-        ]
-
-    def _unsettled(self) -> str:
-        assert self._findings.warm_up is not None
-        elapsed_s = self._findings.warm_up.elapsed_ns / NS
-        return f"latency did not settle in {self._findings.warm_up.calls} calls ({elapsed_s:.0f} s), twice"
+        return differences(self._requested, self._effective)
 
     def _close_process(self) -> None:
         self._process.ask(protocol.Close(), protocol.Closed, self._patience_s)
@@ -344,16 +410,22 @@ class Launch:
 
     @property
     def _requested(self) -> dict[str, Any]:
-        """What must be in effect: axes, options with a value, what the backend promises, and evaluation mode."""
-        options = {name: value for name, value in self.cell.options.items() if value is not None}
-        asked = {"device": self.cell.device, "dtype": self.cell.dtype, "threads": self.cell.threads}
-        backend = self._prepared.backend
-        cached = {"compile_cache": self.cell.compile_cache} if backend.has_compile_cache else {}
-        return {**asked, "eval_mode": True, "inference_mode": True, **backend.expects, **cached, **options}
+        bound = {"bind_threads": True} if self._is_bound_launch else {}
+        return {**requested(self.cell, self._prepared.backend), **bound}
 
     @property
     def _effective(self) -> dict[str, Any]:
-        return dict(self._facts.get("effective", {}))
+        bound = {"bind_threads": self._findings.processors["reason"] is None} if self._is_bound_launch else {}
+        return {**self._facts.get("effective", {}), **bound}
+
+    @property
+    def _is_bound_launch(self) -> bool:
+        """Whether threads were to be bound, in rounds that it had."""
+        return self._context.protocol.bind_threads and bool(self._findings.rounds)
+
+    @property
+    def _processors(self) -> dict[str, Any]:
+        return {"processors": self._findings.processors} if self._findings.processors else {}
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -371,34 +443,15 @@ class Launch:
         else:
             self._cache.mkdir()
         readable = (self._prepared.checkpoint.folder, self._prepared.inputs.folder)
-        self._spec = LaunchSpec(launch_id, self._prepared.backend, folder, scratch, readable)
+        self._spec = LaunchSpec(launch_id, self._prepared.backend, folder, scratch, readable, self.cell.device)
         self._started_at = datetime.now(UTC).isoformat()
         self._running = None
         self._findings = _Findings()
 
     def _job(self) -> protocol.Job:
-        def visible(path: Path) -> str:
-            return self._context.executor.visible(self._spec, path)
-
-        cell = self.cell
-        return protocol.Job(
-            runner=self._prepared.backend.runner,
-            backend=cell.backend,
-            task=cell.task,
-            operation=cell.operation,
-            checkpoint=visible(self._prepared.checkpoint.folder),
-            inputs=visible(self._prepared.inputs.folder),
-            folder=visible(self._spec.folder),
-            scratch=visible(self._spec.scratch),
-            cache=visible(self._cache),
-            dtype=cell.dtype,
-            device=cell.device,
-            threads=cell.threads,
-            batch_size=cell.batch_size,
-            sequence_length=cell.sequence_length,
-            compile_cache=cell.compile_cache,
-            options=cell.options,
-        )
+        prepared = self._prepared
+        folders = (prepared.checkpoint.folder, prepared.inputs.folder, self._cache)
+        return make_job(self.cell, self._spec, self._context.executor, *folders)
 
     def _judge(self, when: Literal["before", "after"]) -> None:
         """Raises LaunchEndedError where outputs are wrong before timing: nothing wrong is worth a number."""
@@ -431,17 +484,20 @@ class Launch:
             window_ns=_ns(settings.warm_up_window_seconds),
             tolerance=settings.warm_up_tolerance,
             limit_ns=_ns(settings.warm_up_seconds),
+            probe_tolerance=settings.probe_tolerance,
+            foreign_tolerance=settings.foreign_tolerance,
         )
         warmed = self._process.ask(command, protocol.WarmedUp, self._patience_s + settings.warm_up_seconds)
         self._observe(warmed)
-        self._findings.warm_up = WarmUpRecord(
-            settled=warmed.settled,
-            calls=warmed.calls,
-            elapsed_ns=warmed.elapsed_ns,
-            compilations=warmed.compilations,
-            discarded_ns=warmed.discarded_ns,
-        )
+        self._findings.warm_up = warm_up_record(warmed)
+        self._findings.ledger += compile_records("warmup", warmed)
         return warmed.settled
+
+    def _note_round(self, samples: protocol.Samples, pass_: Pass, division: Division) -> None:
+        self._findings.rounds.append(round_record(samples, pass_))
+        self._findings.ledger += compile_records("steady", samples)
+        reason = self._findings.processors.get("reason") or samples.unbound_reason
+        self._findings.processors = {**division.facts(), "bound": samples.bound, "reason": reason}
 
     def _observe(self, event: protocol.Event) -> None:
         self._context.observe(self.cell, event)
@@ -467,6 +523,8 @@ class Launch:
             block_id=self._block_id,
             block_index=self._block_index,
             companions=self._companions,
+            schedule=self._context.schedule.kind,
+            schedule_reason=self._context.schedule.reason,
             hashes=self._prepared.hashes,
             started_at=self._started_at,
             command=self._running.argv if self._running else [],
@@ -482,12 +540,14 @@ class Launch:
             requested=self._requested,
             effective=self._effective,
             versions=dict(self._facts.get("versions", {})),
-            details=dict(self._facts.get("details", {})),
+            details={**self._facts.get("details", {}), **self._processors},
             parity=self._findings.parity,
             warm_up=self._findings.warm_up,
             rounds=self._findings.rounds,
+            compile_ledger=compile_ledger(self._findings.ledger),
             memory_bytes=memory.bytes if memory else {},
             memory_reasons=memory.reasons if memory else {},
+            monitor_reason=self._context.watcher.reason,
         )
 
 
@@ -504,19 +564,6 @@ def _copy_writable(source: Path, target: Path) -> None:
 
 def _stages(stages: Iterable[tuple[str, str, int]]) -> list[Stage]:
     return [Stage(phase=phase, stage=stage, duration_ns=duration_ns) for phase, stage, duration_ns in stages]
-
-
-def _round_record(samples: protocol.Samples) -> RoundRecord:
-    mode: Literal["latency", "throughput"] = "latency" if samples.mode == "latency" else "throughput"
-    return RoundRecord(
-        index=samples.index,
-        mode=mode,
-        calls=samples.calls,
-        settle_calls=samples.settle_calls,
-        elapsed_ns=samples.elapsed_ns,
-        compilations=samples.compilations,
-        file=samples.file,
-    )
 
 
 def _parity_status(record: ParityRecord) -> Status:

@@ -71,7 +71,7 @@ def home() -> Path:
 
 
 def room(name: str) -> Path:
-    """The folder of one kind of thing: `checkpoints`, `inputs`, `environments`, `references`; it need not exist yet."""
+    """The folder of one kind of thing, as `checkpoints`, `environments`, `wheelhouse`; it need not exist yet."""
     return home() / name
 
 

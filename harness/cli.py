@@ -8,30 +8,48 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, BinaryIO, NoReturn
 
 import typer
 from rich.console import Console
 
-from harness import cache, checkpoints, plugins, schedule
+from harness import cache, checkpoints, images, plugins, schedule, selection
+from harness import calibrate as calibration
 from harness.doctor import can_run, examine
+from harness.engine import Engine
+from harness.executors import choice, containers
 from harness.executors.base import Executor
-from harness.executors.venv import VenvExecutor
 from harness.expressions import compile_filter
+from harness.hub import configuration
+from harness.hub.client import Dataset
+from harness.hub.configuration import Off, Target
+from harness.hub.files import wanted
+from harness.hub.push import push as push_files
+from harness.hub.rows import Form
+from harness.hub.uploads import RunUploads, told_of
+from harness.interchange import benchmark_v2
+from harness.interchange.raw import raw_launches
+from harness.interchange.reading import read as read_foreign
 from harness.inventory import BackendEntry, installed
+from harness.lease import lease, no_lease
 from harness.matrix import expand
-from harness.model import HarnessError, Matrix
+from harness.model import Backend, Cell, Group, HarnessError, ImportedResult, Matrix, PlannedCell, Protocol, Result
 from harness.progress import ConsoleReporter
 from harness.report import terminal
 from harness.report.backends import backend_row, render_backend, render_backends
+from harness.report.calibration import render_calibration
 from harness.report.doctor import checks_row, render_checks
 from harness.report.export import export as export_lines
+from harness.report.images import render_images
+from harness.report.imported import render_imported
+from harness.report.parquet import write_parquet
 from harness.spelling import did_you_mean, listed
 from harness.store import ResultStore
 
@@ -54,6 +72,11 @@ class ExecutorName(StrEnum):
     DOCKER = "docker"
 
 
+class DeviceName(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
 class ListFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -62,6 +85,8 @@ class ListFormat(StrEnum):
 class ExportFormat(StrEnum):
     CSV = "csv"
     JSONL = "jsonl"
+    PARQUET = "parquet"
+    BENCHMARK_V2 = "benchmark-v2"
 
 
 MatrixFile = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (YAML).", show_default=False)]
@@ -79,10 +104,21 @@ PluginModules = Annotated[
         "--plugin", "-p", metavar="MODULE", help="Load one more plugin module; may be repeated.", show_default=False
     ),
 ]
+ExecutorOption = Annotated[
+    ExecutorName,
+    typer.Option(help="Where workers run; auto chooses and says what it chose.", envvar="HARNESS_EXECUTOR"),
+]
+AtOnce = Annotated[
+    bool, typer.Option("--no-lease", help="Measure at once, also where another run measures on this machine.")
+]
 ResultsFolder = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Results directory.", envvar="BENCHMARK_RESULTS_DIR")
 ]
 TextOrJson = Annotated[ListFormat, typer.Option("--format", help="Text for people or JSON.")]
+Repo = Annotated[
+    str | None,
+    typer.Option(metavar="ORG/NAME", help="Dataset of the Hub.", envvar=configuration.REPO, show_default=False),
+]
 ResultsArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Results directory.", show_default=False)]
 
 
@@ -120,14 +156,32 @@ def plan(
 @app.command()
 def run(
     matrix: MatrixFile,
-    executor: Annotated[
-        ExecutorName, typer.Option(help="Where workers run; auto chooses and says what it chose.")
-    ] = ExecutorName.AUTO,
+    executor: ExecutorOption = ExecutorName.AUTO,
     results: ResultsFolder = Path("results"),
     only: Only = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure everything anew, also what the results directory has.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Only the cells that a former run did not end well, and no others.")
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N", help="One of N parts of the matrix, as 2/5; whole workloads each.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two blocks and no more: for an indication, without intervals or verdict.")
+    ] = False,
+    at_once: AtOnce = False,
+    push: Annotated[
+        bool, typer.Option("--push", help="Upload the results to a dataset of the Hub when the run has ended.")
+    ] = False,
+    push_each_cell: Annotated[
+        bool, typer.Option("--push-each-cell", help="The same, and after each cell too.")
+    ] = False,
+    repo: Repo = None,
     plugin: PluginModules = None,
 ) -> None:
     """Run a matrix: measure its cells, store every result as soon as it exists, print the comparison.
@@ -135,26 +189,77 @@ def run(
     A second run continues the first: cells that are ok there, on this machine, with these settings, stacks and versions,
     are not measured again.
     """
+    if fresh and retry_failed:
+        raise HarnessError("--fresh measures everything and --retry-failed only what failed: give one of them")
     loaded = _load_plugins(plugin)
-    planned = _expand(matrix, loaded, only)
+    planned = _sharded(_expand(matrix, loaded, only), shard)
+    planned = replace(planned, protocol=planned.protocol.quick) if quick else planned
     store = ResultStore.open(results)
     _warn(store)
     try:
         with ConsoleReporter(_stderr()) as reporter:
-            services = schedule.Services(_executor(executor, reporter), loaded, store, reporter)
+            planned = replace(planned, protocol=_calibrated(planned.protocol, loaded, reporter))
+            planned = _failed(planned, store, loaded, reporter) if retry_failed else planned
+            chosen = _executor(executor, planned, loaded, reporter)
+            services = schedule.Services(chosen, loaded, store, reporter, no_lease if at_once else lease)
+            uploads = _uploads(push, push_each_cell, repo, services)
             outcome = schedule.run(planned, services, fresh=fresh)
     except KeyboardInterrupt:
         _fail(f"interrupted; what was finished is in {results}, and the same command goes on from there", INTERRUPTED)
-    print(terminal.render_results(outcome.results, *_screen()), end="")
-    print(_closing(outcome, results))
+    print(_comparison(outcome.results), end="")
+    print(_closing(outcome, results), flush=True)
+    if uploads:
+        _finish(uploads, outcome)
     raise typer.Exit(OK if outcome.is_fine else NOT_ALL_OK)
 
 
 @app.command()
+def calibrate(
+    matrix: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[MATRIX]",
+            help="Matrix whose baseline and protocol are used; without it MiniLM on eager, in short rounds.",
+            show_default=False,
+        ),
+    ] = None,
+    comparisons: Annotated[int, typer.Option(metavar="N", min=1, help="Comparisons to be made.")] = 40,
+    budget: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="No comparison that would not end within.")
+    ] = 3600.0,
+    executor: ExecutorOption = ExecutorName.AUTO,
+    at_once: AtOnce = False,
+    plugin: PluginModules = None,
+    output_format: TextOrJson = ListFormat.TEXT,
+) -> None:
+    """Compare a cell with itself, again and again: what differences this machine shows where there are none.
+
+    What was found is kept for this machine, reports show it beside their verdicts, and runs bind threads where it was shown to
+    help.
+    """
+    loaded = _load_plugins(plugin)
+    cell, protocol = _to_calibrate(matrix, loaded)
+    try:
+        with ConsoleReporter(_stderr()) as reporter, tempfile.TemporaryDirectory() as folder:
+            planned = Matrix("calibrate", "", (Group(cell.workload_key, (PlannedCell(cell),)),), protocol)
+            chosen = _executor(executor, planned, loaded, reporter)
+            lent = no_lease if at_once else lease
+            services = schedule.Services(chosen, loaded, ResultStore.open(Path(folder)), reporter, lent)
+            found = calibration.calibrate(cell, protocol, services, comparisons, budget)
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was kept, what was known of this machine still is", INTERRUPTED)
+    if output_format is ListFormat.JSON:
+        print(found.model_dump_json(indent=2))
+    else:
+        print(render_calibration(found, *_screen()), end="")
+
+
+@app.command()
 def report(results: ResultsArgument) -> None:
-    """Print the comparison of the newest results in a results directory."""
+    """Print the comparison of the newest results in a results directory; results of other tools apart, below."""
     store = ResultStore.existing(results)
-    print(terminal.render_results(store.results(), *_screen()), end="")
+    print(_comparison(store.results()), end="")
+    print(render_imported(store.imported(), *_screen()), end="")
     _warn(store)
 
 
@@ -165,11 +270,73 @@ def export(
     whole_history: Annotated[
         bool, typer.Option("--all", help="Every result ever stored, not only the newest per key.")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Written here, not to standard output.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Write one flat row per result to standard output. Unknown values are empty (CSV) or null (JSONL), never 0."""
+    """Write one flat row per result, or the results in the form of transformers' benchmark_v2.
+
+    Unknown values are empty (CSV) or null (all other forms), never 0. Results of other tools are rows too, with their origin.
+    """
     store = ResultStore.existing(results)
     rows = store.history() if whole_history else store.results()
-    sys.stdout.writelines(export_lines(rows, output_format))
+    if output_format is ExportFormat.PARQUET:
+        _write_parquet([*rows, *store.imported()], output)
+    elif output_format is ExportFormat.BENCHMARK_V2:
+        _write(benchmark_v2.export((each, raw_launches(each, store)) for each in rows), output)
+    else:
+        _write(export_lines([*rows, *store.imported()], output_format), output)
+    _warn(store)
+
+
+@app.command(name="import")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Result files of other tools.", show_default=False)
+    ],
+    results: ResultsFolder = Path("results"),
+) -> None:
+    """Read result files of transformers' benchmark_v2 and of optimum-benchmark.
+
+    They are kept apart, marked with their origin and with what they lack, and never ranked beside results of the harness.
+    """
+    found = [each for file in files for each in read_foreign(file)]
+    store = ResultStore.open(results)
+    added = sum([store.add_imported(each) for each in found])
+    print(f"{len(found)} results read, {added} of them new, in {results}; `harness report {results}` shows them apart.")
+
+
+@app.command()
+def push(
+    results: ResultsArgument,
+    repo: Repo = None,
+    full: Annotated[bool, typer.Option("--full", help="Rows with raw samples and launch records only.")] = False,
+    summarized: Annotated[bool, typer.Option("--summarized", help="Rows without them only.")] = False,
+    both: Annotated[bool, typer.Option("--both", help="Both; so it is where nothing is said.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Make the dataset where it is missing.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make it private; with --create.")] = False,
+) -> None:
+    """Upload what a dataset of the Hub lacks of a results directory, in one commit. The token is HF_TOKEN, or in .env."""
+    store = ResultStore.existing(results)
+    dataset = Dataset(_target(repo))
+    forms = _forms(full=full, summarized=summarized, both=both)
+    if private and not create:
+        raise HarnessError("--private says how --create makes a dataset: give both, or change the dataset on its page")
+    if create:
+        dataset.create(private=private)
+    print(told_of(push_files(dataset, wanted(store, forms)), dataset.repo))
+    _warn(store)
+
+
+@app.command()
+def sync(results: ResultsFolder = Path("results"), repo: Repo = None) -> None:
+    """Upload all that a dataset lacks of a results directory: what runs did not upload, or failed to. Twice changes nothing."""
+    store = ResultStore.existing(results)
+    dataset = Dataset(_target(repo))
+    print(told_of(push_files(dataset, wanted(store, Form)), dataset.repo))
     _warn(store)
 
 
@@ -182,7 +349,7 @@ def backends(
     output_format: TextOrJson = ListFormat.TEXT,
 ) -> None:
     """List the installed backends: stack, plugin, pinned versions, and whether the environment is made."""
-    entries = installed(_load_plugins(plugin), _venv().made)
+    entries = installed(_load_plugins(plugin), choice.venv_executor().made, choice.imaged())
     chosen = None if name is None else _backend(name, entries)
     if output_format is ListFormat.JSON:
         rows = [backend_row(entry) for entry in entries] if chosen is None else backend_row(chosen)
@@ -203,7 +370,9 @@ def doctor(
     Exit code 0 where the quick matrix can run, with warnings or without; 1 where something needed is missing. Nothing goes online.
     """
     loaded = _load_plugins(plugin)
-    checks = examine(installed(loaded, _venv().made), loaded.problems, cache.home(), results)
+    checks = examine(
+        installed(loaded, choice.venv_executor().made, choice.imaged()), loaded.problems, cache.home(), results
+    )
     if output_format is ListFormat.JSON:
         print(json.dumps(checks_row(checks), indent=2))
     else:
@@ -211,11 +380,58 @@ def doctor(
     raise typer.Exit(OK if can_run(checks) else NOT_ALL_OK)
 
 
+@app.command()
+def build(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BACKEND", help="Backends; those of a matrix that names none.", show_default=False),
+    ] = None,
+    device: Annotated[DeviceName, typer.Option(help="Kind of device that the images are for.")] = DeviceName.CPU,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Fetch nothing: build from what the harness's cache and the engine have.")
+    ] = False,
+    local_base: Annotated[
+        bool, typer.Option("--local-base", help="Start from a base made on this host, from a Debian mirror.")
+    ] = False,
+    plugin: PluginModules = None,
+) -> None:
+    """Build the images of backends that are missing or stale, and print each image's size and the seconds it took.
+
+    Wheels and Debian packages are fetched first, and kept; the builds themselves have no network.
+    """
+    chosen = _chosen(names, _load_plugins(plugin))
+    try:
+        with ConsoleReporter(_stderr()) as reporter:
+            built = images.ensure(
+                chosen,
+                device,
+                Engine.connect(),
+                reporter.doing,
+                note=reporter.note,
+                offline=offline,
+                local_base=local_base,
+            )
+    except KeyboardInterrupt:
+        _fail("interrupted; images that were finished are there, and the same command goes on from them", INTERRUPTED)
+    print(render_images(built, *_screen()), end="")
+
+
+@app.command()
+def clean(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those of which cannot be told from here whether their run goes on.")
+    ] = False,
+) -> None:
+    """Remove the containers that runs which were killed have left. Those of runs that go on stay."""
+    print(_cleaned(containers.clean(Engine.connect(), unknown_too=everything)))
+
+
 def main() -> NoReturn:
     """Entry point: expected mistakes end in one sentence and exit code 2."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
+        configuration.load_env_file(Path.cwd())
         app()
     except HarnessError as error:
         _fail(str(error), BAD_INPUT)
@@ -261,35 +477,147 @@ def _expand(path: Path, loaded: plugins.Plugins, only: str | None) -> Matrix:
 
 def _narrowed(matrix: Matrix, only: str, loaded: plugins.Plugins) -> Matrix:
     holds = compile_filter(only, loaded.backends.values())
-    kept = [
-        replace(group, cells=tuple(planned for planned in group.cells if holds(planned.cell)))
-        for group in matrix.groups
-    ]
-    groups = tuple(group for group in kept if group.cells)
-    if not groups:
+    kept = selection.narrowed(matrix, lambda planned: holds(planned.cell))
+    if not kept.groups:
         raise HarnessError(f"--only {only!r} leaves none of the {len(matrix.cells)} cells; `harness plan` lists them")
-    return replace(matrix, groups=groups)
+    return kept
 
 
-def _executor(name: ExecutorName, reporter: ConsoleReporter) -> Executor:
+def _sharded(matrix: Matrix, shard: str | None) -> Matrix:
+    """After --only, so that shards are of even size."""
+    return matrix if shard is None else selection.Shard.parse(shard).of(matrix)
+
+
+def _failed(matrix: Matrix, store: ResultStore, loaded: plugins.Plugins, reporter: ConsoleReporter) -> Matrix:
+    kept = selection.failed(matrix, store.history(), calibration.host_hash(loaded))
+    reporter.note(
+        f"{len(kept.cells)} of {len(matrix.cells)} cells did not end well in {store.root}: only these are run."
+    )
+    return kept
+
+
+def _executor(name: ExecutorName, planned: Matrix, loaded: plugins.Plugins, reporter: ConsoleReporter) -> Executor:
+    if name is ExecutorName.VENV:
+        return choice.venv_executor()
     if name is ExecutorName.DOCKER:
-        raise HarnessError("the docker executor is not there yet; use --executor venv")
-    if name is ExecutorName.AUTO:
-        reporter.note("executor venv: a virtual environment for each stack; images are not there yet")
-    return _venv()
+        return choice.docker_executor(Engine.connect(), reporter.note)
+    return choice.chosen_executor(_needed(planned, loaded), reporter.doing, reporter.note)
 
 
-def _venv() -> VenvExecutor:
-    return VenvExecutor(cache.room("environments"))
+def _needed(planned: Matrix, loaded: plugins.Plugins) -> list[tuple[Backend, str]]:
+    """The backends of a run, that of the reference too, each with its device kind."""
+    cells = [each.cell for each in planned.cells if each.status is None]
+    names = dict.fromkeys((name, cell.device) for cell in cells for name in (cell.backend, planned.protocol.reference))
+    return [(loaded.backends[name], device) for name, device in names if name in loaded.backends]
+
+
+def _to_calibrate(matrix: Path | None, loaded: plugins.Plugins) -> tuple[Cell, Protocol]:
+    if matrix is None:
+        identity = checkpoints.identify(calibration.MODEL).identity
+        return calibration.default_cell(loaded, identity), calibration.PROTOCOL
+    expanded = _expand(matrix, loaded, None)
+    return calibration.cell_of(expanded), expanded.protocol
+
+
+def _calibrated(protocol: Protocol, loaded: plugins.Plugins, reporter: ConsoleReporter) -> Protocol:
+    """With threads bound where that was shown to help on this machine, and the matrix says nothing of it."""
+    found = calibration.known(calibration.host_hash(loaded))
+    if found is None or not found.bind_threads or "bind_threads" in protocol.model_fields_set:
+        return protocol
+    reporter.note(
+        f"threads are bound, as calibrating has shown: {found.bind_reason}; `bind_threads` under `protocol` decides"
+    )
+    return protocol.model_copy(update={"bind_threads": True})
+
+
+def _comparison(results: Sequence[Result]) -> str:
+    hosts = {result.metadata.hashes.host_hash for result in results}
+    known = {host: found for host in hosts if (found := calibration.known(host))}
+    return terminal.render_results(results, *_screen(), calibrations=known)
 
 
 def _backend(name: str, entries: Sequence[BackendEntry]) -> BackendEntry:
     by_name = {entry.backend.name: entry for entry in entries}
-    if name not in by_name:
-        raise HarnessError(
-            f"there is no backend {name!r}{did_you_mean(name, by_name)}; installed are {listed(by_name)}"
-        )
-    return by_name[name]
+    return by_name[_known(name, by_name)]
+
+
+def _chosen(names: list[str] | None, loaded: plugins.Plugins) -> list[Backend]:
+    """The backends named, each once; without names, those that a matrix means which names none."""
+    if names:
+        return [loaded.backends[_known(name, loaded.backends)] for name in dict.fromkeys(names)]
+    return [backend for backend in loaded.backends.values() if backend.by_default]
+
+
+def _known(name: str, names: Collection[str]) -> str:
+    if name not in names:
+        raise HarnessError(f"there is no backend {name!r}{did_you_mean(name, names)}; installed are {listed(names)}")
+    return name
+
+
+def _cleaned(done: containers.Cleaned) -> str:
+    told = f"removed: {listed(done.removed)}"
+    if done.unknown:
+        told += f"\nkept, as their runs cannot be seen from here (--all removes them too): {listed(done.unknown)}"
+    return told
+
+
+def _uploads(at_end: bool, after_each_cell: bool, repo: str | None, services: schedule.Services) -> RunUploads | None:
+    """The uploads of a run, where they are asked for and possible; it is said which it is, and why."""
+    note = services.reporter.note
+    asked = at_end or after_each_cell
+    found = configuration.target(repo, os.environ) if asked else Off("--push is not given")
+    if isinstance(found, Off):
+        note(f"Uploads are off: {found.reason}.")
+        return None
+    note(f"Uploads are on: to {found}, {'after each cell and ' if after_each_cell else ''}when the run has ended.")
+    uploads = RunUploads(Dataset(found), services.store, note, after_each_cell=after_each_cell)
+    services.plugins.add_observer("the harness's uploads", uploads)
+    return uploads
+
+
+def _finish(uploads: RunUploads, outcome: schedule.Outcome) -> None:
+    try:
+        uploads.finish(outcome.results)
+    except KeyboardInterrupt:
+        _fail("interrupted while uploading; `harness sync` finishes it", INTERRUPTED)
+
+
+def _target(repo: str | None) -> Target:
+    found = configuration.target(repo, os.environ)
+    if isinstance(found, Off):
+        raise HarnessError(f"nothing can be uploaded, {found.reason}: give it in the environment or in a file .env")
+    return found
+
+
+def _forms(*, full: bool, summarized: bool, both: bool) -> list[Form]:
+    if sum((full, summarized, both)) > 1:
+        raise HarnessError("--full, --summarized and --both exclude one another: give one of them")
+    return [Form.FULL] if full else [Form.SUMMARIZED] if summarized else list(Form)
+
+
+def _write(lines: Iterable[str], output: Path | None) -> None:
+    if output is None:
+        sys.stdout.writelines(lines)
+        return
+    with _writable(output) as file:
+        file.writelines(line.encode() for line in lines)
+
+
+def _write_parquet(results: Sequence[Result | ImportedResult], output: Path | None) -> None:
+    if output is None and sys.stdout.isatty():
+        raise HarnessError("Parquet is not for a terminal: give --output FILE, or redirect standard output")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.parquet"
+        write_parquet(results, file)
+        with sys.stdout.buffer if output is None else _writable(output) as target:
+            target.write(file.read_bytes())
+
+
+def _writable(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise HarnessError(f"{path} cannot be written: {error.strerror}; give another --output") from None
 
 
 def _warn(store: ResultStore) -> None:

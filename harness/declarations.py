@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.model import WORKLOAD_AXES, Backend, Cell, Option, Stack
+from harness.model import CHOICES, WORKLOAD_AXES, Backend, Cell, Option, Stack
+from harness.spelling import did_you_mean, listed
 
 RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, "include", "exclude"})
 """Words that mean something else in a matrix or in --only, so no backend and no option may be called so."""
@@ -28,6 +29,7 @@ def _backend_faults(backend: object) -> Iterator[str]:
         yield f"the backend {backend.name!r} has the stack {backend.stack!r}, which is no harness.model.Stack"
     if not _is_reference(backend.runner):
         yield f"the backend {backend.name!r} has the runner {backend.runner!r}; write 'module:Class'"
+    yield from _axes_faults(backend)
     if not callable(backend.supports):
         yield f"the backend {backend.name!r} has supports={backend.supports!r}, which cannot be called"
     for fault in _options_faults(backend.options):
@@ -39,6 +41,28 @@ def _name_faults(kind: str, name: object) -> Iterator[str]:
         yield f"the {kind} name {name!r} cannot be written in --only; use letters, digits and underscores"
     elif name in RESERVED_NAMES:
         yield f"no {kind} can be named {name!r}, which means something else in a matrix"
+
+
+def _axes_faults(backend: Backend) -> Iterator[str]:
+    """Of the tasks, operations, devices and dtypes it declares: a word that no matrix can say would be one never run."""
+    yield from _words_faults(backend.name, "tasks", "task", backend.tasks)
+    yield from _words_faults(backend.name, "operations", "operation", backend.operations)
+    if not isinstance(backend.dtypes, Mapping):
+        yield f"the backend {backend.name!r} has dtypes={backend.dtypes!r}; write {{'cpu': ('float32',)}}"
+        return
+    yield from _words_faults(backend.name, "dtypes", "device", tuple(backend.dtypes))
+    for device, dtypes in backend.dtypes.items():
+        yield from _words_faults(backend.name, f"dtypes[{device!r}]", "dtype", dtypes)
+
+
+def _words_faults(backend: str, field: str, axis: str, words: object) -> Iterator[str]:
+    if not isinstance(words, tuple) or not words:
+        yield f"the backend {backend!r} has {field}={words!r}; write a tuple of words, at least one"
+        return
+    for word in words:
+        if word not in CHOICES[axis]:
+            nearest = did_you_mean(str(word), CHOICES[axis])
+            yield f"the backend {backend!r} has the {axis} {word!r}{nearest} (known: {listed(CHOICES[axis])})"
 
 
 def _is_reference(text: object) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+import pynvml
 
 from harness.model import digest
 
@@ -26,12 +27,16 @@ _COMPARABLE = (
     "cpu_governor",
     "cpu_smt",
     "cpu_turbo",
+    "numa_nodes",
+    "transparent_hugepages",
+    "virtualised",
     "kernel",
     "gpu_models",
     "gpu_driver",
 )
 """What enters the host_hash. Not memory_bytes, which moves by some pages from boot to boot; not the Python of the host, since
-workers have their own (stack_hash); not the distribution, whose part in the timings is the kernel."""
+workers have their own (stack_hash); not the distribution, whose part in the timings is the kernel; not the driver's CUDA,
+which follows from the driver; not the container that this process is in, since cpuset says what it leaves us."""
 
 _CPUS = Path("sys/devices/system/cpu")
 _GIT_TIMEOUT_S = 20.0  # a cold `git status` in a large checkout on a network disk
@@ -58,12 +63,17 @@ def host_facts(root: Path = Path("/")) -> dict[str, Any]:
         "cpu_governor": lambda: _governor(root / _CPUS, _cpuset()),
         "cpu_smt": lambda: parse_switch(_read(root / _CPUS / "smt/active")),
         "cpu_turbo": lambda: _turbo(root / _CPUS),
+        "numa_nodes": lambda: _numa_nodes(root / "sys/devices/system/node"),
+        "transparent_hugepages": lambda: parse_choice(_read(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        "virtualised": lambda: parse_virtualised(_read(root / "proc/cpuinfo")),
+        "container": lambda: _container(root),  # around this process; workers may be in others
         "memory_bytes": lambda: psutil.virtual_memory().total,
         "kernel": lambda: f"{platform.system()} {platform.release()}",
         "operating_system": lambda: platform.freedesktop_os_release()["PRETTY_NAME"],
         "python": platform.python_version,
         "gpu_models": lambda: _gpu_models(root / "proc/driver/nvidia/gpus"),
         "gpu_driver": lambda: _gpu_driver(root / "proc/driver/nvidia/version"),
+        "gpu_driver_cuda": lambda: _gpu_driver_cuda(root / "proc/driver/nvidia/version"),
     }
     return _gather(readers)
 
@@ -134,6 +144,20 @@ def parse_nvidia_driver(version: str) -> str:
     return str(_known(match and match[1], "the NVIDIA driver tells no version"))
 
 
+def parse_choice(text: str) -> str:
+    """What of a list in /sys holds, as "madvise" of "always [madvise] never". Raises Unknown."""
+    match = re.search(r"\[(\S+)\]", text)
+    return str(_known(match and match[1], f"/sys says {text.strip()!r}, with nothing in brackets"))
+
+
+def parse_virtualised(cpuinfo: str) -> bool:
+    """Whether a hypervisor is beneath, as x86 processors tell in /proc/cpuinfo. Raises Unknown."""
+    flags = _values(cpuinfo, "flags")
+    if not flags:
+        raise Unknown("only x86 processors tell it in /proc/cpuinfo")
+    return any("hypervisor" in each.split() for each in flags)
+
+
 def parse_switch(text: str) -> bool:
     """A 0 or 1 of /sys. Raises Unknown."""
     if text.strip() not in ("0", "1"):
@@ -201,6 +225,29 @@ def _gpu_driver(version_file: Path) -> str:
     if not version_file.exists():
         raise Unknown("no NVIDIA driver is loaded")
     return parse_nvidia_driver(_read(version_file))
+
+
+def _gpu_driver_cuda(version_file: Path) -> str:
+    """The newest CUDA that the driver runs, as "12.8"."""
+    _gpu_driver(version_file)
+    try:
+        pynvml.nvmlInit()
+        major, minor = divmod(pynvml.nvmlSystemGetCudaDriverVersion_v2(), 1000)
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise Unknown(f"NVML: {error}") from None
+    return f"{major}.{minor // 10}"
+
+
+def _numa_nodes(folder: Path) -> int:
+    """How many parts the memory has that are nearer to some processors than to others."""
+    return _known(len(list(folder.glob("node[0-9]*"))) or None, "/sys has no memory nodes")
+
+
+def _container(root: Path) -> str:
+    """Its kind as far as engines leave their marks: "docker", "podman"; "none" where there is no mark."""
+    marks = {"docker": root / ".dockerenv", "podman": root / "run/.containerenv"}
+    return next((kind for kind, mark in marks.items() if mark.exists()), "none")
 
 
 def _cpuset() -> set[int]:

@@ -1,4 +1,4 @@
-"""What is installed here: each backend with the plugin it came with, what its stack pins, and whether that is made.
+"""What is installed here: each backend with the plugin it came with, what its stack pins, and whether that and its image are made.
 
 Reads files of plugins, imports and makes nothing.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from harness.executors.sources import lock_file
@@ -16,6 +17,9 @@ from harness.plugins import Plugins, Provenance
 
 Made = Callable[[Stack], Path | None]
 """Where a stack's packages are installed, None where they are not yet, as `VenvExecutor.made`. May raise HarnessError."""
+
+Imaged = Callable[[Backend], "ImageEntry"]
+"""Tells of a backend's image."""
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _PIN = re.compile(_NAME.pattern + r"(?:\[[^]]*\])?\s*==\s*([^\s;\\#]+)")
@@ -40,6 +44,24 @@ class StackEntry:
     problem: str | None = None  # why it cannot be made at all
 
 
+class ImageState(StrEnum):
+    """What the engine has for a backend."""
+
+    READY = "ready"
+    STALE = "stale"
+    NOT_BUILT = "not built"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """A backend's image for the CPU as this machine's engine has it."""
+
+    state: ImageState
+    tag: str | None  # None where the state is unknown
+    reason: str | None = None  # why it is not ready
+
+
 @dataclass(frozen=True)
 class BackendEntry:
     """A backend as it is installed."""
@@ -47,14 +69,15 @@ class BackendEntry:
     backend: Backend
     plugin: Provenance
     stack: StackEntry
+    image: ImageEntry
 
 
-def installed(plugins: Plugins, made: Made) -> list[BackendEntry]:
+def installed(plugins: Plugins, made: Made, imaged: Imaged) -> list[BackendEntry]:
     """Every backend, by name."""
     stacks = {backend.stack.name: backend.stack for backend in plugins.backends.values()}
     entries = {name: stack_entry(stack, made) for name, stack in stacks.items()}
     return [
-        BackendEntry(backend, plugins.provenance[name], entries[backend.stack.name])
+        BackendEntry(backend, plugins.provenance[name], entries[backend.stack.name], imaged(backend))
         for name, backend in plugins.backends.items()
     ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from harness import protocol
-from harness.executors.base import Executor, LaunchSpec
+from harness.executors.base import Ending, Executor, LaunchSpec
 from harness.model import CellError, Status
 
 MAX_EVENT_BYTES = 64 << 20
@@ -41,10 +41,13 @@ class LaunchEndedError(Exception):
 class RunningLaunch:
     """A started worker. `send` a command and `receive` its answer, or `ask` for both at once."""
 
-    def __init__(self, executor: Executor, spec: LaunchSpec) -> None:
-        """Start the process. Its stderr goes to `stderr.log` in the launch folder. Raises LaunchEndedError."""
+    def __init__(self, executor: Executor, spec: LaunchSpec, module: str = "harness.worker") -> None:
+        """Start the process: the worker, or another module that holds such a conversation.
+
+        Its stderr goes to `stderr.log` in the launch folder. Raises LaunchEndedError.
+        """
         self.spec = spec
-        self.argv = executor.command(spec)
+        self.argv = executor.command(spec, ("-m", module))
         self.stage = "start"
         self._executor = executor
         self._events: queue.Queue[bytes | Exception | None] = queue.Queue()
@@ -95,14 +98,17 @@ class RunningLaunch:
                 self.stage = event.phase
             elif isinstance(event, protocol.Failed):
                 self.end()
-                raise LaunchEndedError(_status_of(event), _error_of(event))
+                raise self._ended(_status_of(event), _error_said(event))
             elif isinstance(event, answer):
                 return event
             else:
                 raise self._misbehaved(f"answered {type(event).__name__} where {answer.__name__} was due")
 
     def close(self) -> None:
-        """Wait for a worker that has answered `Closed` to exit; a worker that lingers is killed. Idempotent."""
+        """Wait for a worker that has answered `Closed` to exit; a worker that lingers is killed. Idempotent.
+
+        Raises LaunchEndedError where a child of it ran out of memory on the way: what it was to do may not have been done.
+        """
         self._close_stdin()
         try:
             self._process.wait(GRACE_S)
@@ -111,6 +117,8 @@ class RunningLaunch:
             self._process.wait()
         self._executor.kill(self.spec, self.pid)  # children that outlived the worker
         self._join()
+        if hidden := self._executor.hidden_ending(self.spec):
+            raise LaunchEndedError(hidden.status, self._error_of(hidden))
 
     def end(self) -> None:
         """Kill worker and children now. Idempotent."""
@@ -125,9 +133,7 @@ class RunningLaunch:
         except queue.Empty:
             self.end()
             message = f"no answer within {timeout_s:g} s in {self.stage}; the worker was ended"
-            raise LaunchEndedError(
-                Status.TIMEOUT, CellError(type="timeout", message=message, stage=self.stage)
-            ) from None
+            raise self._ended(Status.TIMEOUT, CellError(type="timeout", message=message, stage=self.stage)) from None
         if line is None:
             raise self._died()
         try:
@@ -139,16 +145,23 @@ class RunningLaunch:
 
     def _died(self) -> LaunchEndedError:
         """Stdout is at its end: the process is gone, or as good as gone."""
-        try:
-            returncode = self._process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.end()
-            returncode = self._process.returncode
-        ending = self._executor.ending(self.spec, returncode)
-        self.end()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_S)
+        self.end()  # first, so that the log is whole
+        ending = self._executor.ending(self.spec, self._process.returncode)
         last = last_line(self.spec.folder / "stderr.log")
         message = f"the worker {ending.message} in {self.stage}" + (f"; its last line: {last}" if last else "")
         return LaunchEndedError(ending.status, CellError(type=str(ending.status), message=message, stage=self.stage))
+
+    def _ended(self, status: Status, error: CellError) -> LaunchEndedError:
+        """What was first in time counts, and a child that ran out of memory comes before whatever that led to."""
+        hidden = self._executor.hidden_ending(self.spec)
+        if hidden is None or hidden.status is status:
+            return LaunchEndedError(status, error)
+        return LaunchEndedError(hidden.status, self._error_of(hidden, f"; then: {error.message}"))
+
+    def _error_of(self, ending: Ending, more: str = "") -> CellError:
+        return CellError(type=str(ending.status), message=f"the worker {ending.message}{more}", stage=self.stage)
 
     def _misbehaved(self, what: str) -> LaunchEndedError:
         self.end()
@@ -165,13 +178,17 @@ class RunningLaunch:
             thread.join(GRACE_S)
 
 
+_ADVICE = "docker run --help"
+"""With which Docker's client ends whatever it complains of: what it says before tells more."""
+
+
 def last_line(log: Path) -> str:
-    """The last line with text in a log, at most 200 characters; empty where there is none."""
+    """The last telling line in a log, at most 200 characters; empty where there is none."""
     try:
         text = log.read_bytes()[-4096:].decode(errors="replace")
     except OSError:
         return ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and _ADVICE not in line]
     return lines[-1][:200] if lines else ""
 
 
@@ -179,7 +196,7 @@ def _status_of(event: protocol.Failed) -> Status:
     return {"unsupported": Status.UNSUPPORTED, "out_of_memory": Status.OUT_OF_MEMORY}.get(event.reason, Status.FAILED)
 
 
-def _error_of(event: protocol.Failed) -> CellError:
+def _error_said(event: protocol.Failed) -> CellError:
     return CellError(type=event.type, message=event.message, stage=event.stage)
 
 

@@ -74,6 +74,7 @@ class RunFacts:
             checkpoint_sha256=prepared.checkpoint.sha256,
             licence=prepared.checkpoint.licence,
             inputs_sha256=prepared.inputs.sha256,
+            **_schedule(launches),
             requested=telling.requested if telling else {},
             effective=telling.effective if telling else {},
             versions=telling.versions if telling else {},
@@ -95,3 +96,9 @@ class RunFacts:
             environment=environment,
             **more,
         )
+
+
+def _schedule(launches: Sequence[LaunchRecord]) -> dict[str, str | None]:
+    """In effect, and why it is not the usual one; sequential where one block was."""
+    told = next((launch for launch in launches if launch.schedule == "sequential"), launches[0] if launches else None)
+    return {} if told is None else {"schedule": told.schedule, "schedule_reason": told.schedule_reason}

@@ -10,14 +10,18 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.tasks import OPERATIONS, TASKS
+
 OptionValue = str | int | float | bool | None
 
-SCHEMA_VERSION = 1
-"""Of result and launch records on disk. History: 1, the first (2026-11)."""
+# History: 1, the first (2026-11); 2 (2026-11), intervals and verdicts, quantiles, energy, the monitor, disturbed rounds, padding,
+# image sizes, and results of other tools. `harness.store.upgrades` reads the older ones.
+SCHEMA_VERSION = 2
+"""Of result and launch records on disk. Raised when a record of before, read as it is, would say something wrong."""
 
 
 class HarnessError(Exception):
@@ -72,33 +76,17 @@ class Stack:
     checkpoint_maker: str | None = (
         None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
     )
+    device_locks: Mapping[str, str] = field(default_factory=dict)
+    """Device kind -> the lock that its image is made from in place of `lock`, as {"cuda": "harness_flax:flax-cuda.lock"}."""
+
+    def lock_for(self, device: str) -> str:
+        """The lock of the stack's image for a device kind."""
+        return self.device_locks.get(device, self.lock)
 
 
 def supports_everything(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword
     """The default of `Backend.supports`: nothing is known to be unsupported."""
     return None
-
-
-_POSITIONS = ("max_position_embeddings", "n_positions")
-_POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet")
-"""Model types that count positions from the one after the padding token's: their tables have that many rows more."""
-
-
-_RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
-"""Model types whose configs name a number of positions that limits nothing."""
-
-
-def longest_sequence(model_config: Mapping[str, Any]) -> int | None:
-    """Tokens that a model has positions for, by its config.json: for `Backend.supports`. None: unknown, or no limit."""
-    if model_config.get("model_type") in _RELATIVE_POSITIONS:
-        return None
-    rows: int | None = next(
-        (model_config[name] for name in _POSITIONS if isinstance(model_config.get(name), int)), None
-    )
-    if rows is None or model_config.get("model_type") not in _POSITIONS_AFTER_PADDING:
-        return rows
-    padding = model_config.get("pad_token_id")
-    return rows - (1 if padding is None else padding) - 1
 
 
 @dataclass(frozen=True)
@@ -110,10 +98,16 @@ class Backend:
     runner: str  # "module:Class", imported in the worker only
     description: str
     options: tuple[Option, ...] = ()
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Those it runs, by the Hub's names. With the two below it is declared, not written into `supports`: the core refuses the rest."""
+    operations: tuple[str, ...] = ("forward",)
+    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ("float32",)})
+    """Device kind -> the dtypes that it runs there, as {"cpu": ("float32",), "cuda": ("float32", "float16")}."""
     expects: Mapping[str, Any] = field(default_factory=dict)
     """Facts that must be in effect for this backend to be what it says, as {"attn_implementation": "eager"}."""
     supports: Callable[[Cell, Mapping[str, Any]], str | None] = supports_everything
-    """Pure: the reason why a cell cannot run, judged from the cell and the model's config.json ({} where not known yet)."""
+    """Pure: a reason of its own why a cell cannot run, judged from the cell and the model's config.json ({} where not known yet).
+    Asked after `harness.support`, which knows what is declared above and what any backend needs of a model."""
     has_compile_cache: bool = False
     """Whether `compile_cache: warm` means anything: the runner then keeps in `Job.cache` what a later launch may start from, and
     reports as fact `compile_cache` whether its launch was cold (found nothing) or warm (used what it found)."""
@@ -132,12 +126,16 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Padding = Literal["none", "sampled"] | Annotated[float, Field(gt=0, lt=1)]
+"""Of rows of text: none; a part of each row, the same for all; or what sampled lengths leave, which differ from row to row."""
+
+
 class InputSpec(Record):
     """How a workload's inputs are made; their bytes follow from it and the checkpoint."""
 
     seed: int = Field(0, ge=0)
     slots: int = 8  # inputs of equal shape, rotated from call to call
-    generator: int = 1  # raised when the same seed would give other bytes
+    generator: int = 2  # raised when the same seed would give other bytes
 
 
 class Cell(Record):
@@ -148,7 +146,9 @@ class Cell(Record):
     task: str = "feature-extraction"  # the Hub's name
     operation: str = "forward"
     batch_size: int = Field(1, gt=0)
-    sequence_length: int = Field(128, gt=0)  # tokens
+    sequence_length: int = Field(128, gt=0)  # tokens of a row, padding included; means nothing to models of images
+    padding: Padding = "none"
+    image_size: Annotated[int, Field(gt=0)] | None = None  # pixels, height and width; null: the model's own
     dtype: str = "float32"
     device: str = "cpu"  # kind: cpu, cuda
     threads: int = Field(gt=0)
@@ -187,6 +187,8 @@ WORKLOAD_AXES = (
     "operation",
     "batch_size",
     "sequence_length",
+    "padding",
+    "image_size",
     "dtype",
     "device",
     "threads",
@@ -194,6 +196,15 @@ WORKLOAD_AXES = (
     "input_seed",
 )
 """What a matrix may vary beside backend and options, under the names users write: Cell's fields, `input_seed` for `inputs.seed`."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "task": tuple(TASKS),
+    "operation": OPERATIONS,
+    "dtype": ("float32", "bfloat16", "float16"),
+    "device": ("cpu", "cuda"),
+    "compile_cache": ("cold", "warm"),
+}
+"""Axes whose values are words known to the harness. What of them a backend can run, it declares."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +227,21 @@ class Group:
 class Protocol(Record):
     """How measuring is done: the settings behind `protocol_hash`. Defaults are METHOD's."""
 
-    blocks: int = Field(2, gt=0)  # launches per cell
+    blocks: int = Field(5, gt=0)  # of the pilot, which is always made; fewer than 3 are for an indication: no verdict
+    most_blocks: int = Field(30, gt=0)  # with those that the pilot shows to be needed
+    half_width: float = Field(0.02, gt=0)  # wanted, of the ratios' intervals, as a part of the ratio
+    margin: float = Field(0.01, ge=0)  # a difference from 1 that matters to nobody, as a part of the ratio
+    budget_seconds: float = Field(900.0, gt=0)  # a workload gets no block after its pilot that would not end within
+    schedule: Literal["interleaved", "sequential"] = "interleaved"  # of the launches of a block
     round_seconds: float = Field(1.0, gt=0)  # a round lasts this long ...
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
     passes: int = Field(2, gt=0)  # each a permutation of the launches and its mirror: two latency rounds a launch
     throughput_rounds: int = Field(1, gt=0)
+    repeats: int = Field(2, ge=0)  # of disturbed passes, in a block, at most ...
+    repeat_seconds: float = Field(60.0, ge=0)  # ... and no new one after this long
+    probe_tolerance: float = Field(0.03, gt=0)  # a round whose probe leaves the block's median further is disturbed
+    foreign_tolerance: float = Field(0.03, gt=0)  # so is one in which others had a larger part of the processors
+    bind_threads: bool = False  # each launch's busiest threads, one on each processor, while its rounds run
     settle_calls: int = Field(3, ge=1)
     settle_seconds: float = Field(0.05, ge=0)
     warm_up_seconds: float = Field(60.0, gt=0)  # at most
@@ -229,6 +250,9 @@ class Protocol(Record):
     warm_up_tolerance: float = Field(0.03, gt=0)
     round_limit_seconds: float = Field(60.0, gt=0)
     phase_timeout_seconds: float = Field(900.0, gt=0)  # any one command of a worker; then `timeout`
+    monitor: bool = True  # a process of its own on the host looks at power, clocks and utilisation
+    monitor_interval_seconds: float = Field(0.5, gt=0)  # this often within a round, and at both ends of each
+    idle_seconds: float = Field(2.0, ge=0)  # before a block, where energy can be measured; 0: no energy per call
     seed: int = 0  # of the order of rounds
     reference: str = "eager"  # backend that makes the reference
     baseline: str = "eager"  # backend that ratios refer to
@@ -237,6 +261,11 @@ class Protocol(Record):
     def hash(self) -> str:
         """The protocol_hash: so that a quick run never satisfies a full one."""
         return digest(self.model_dump(mode="json"))
+
+    @property
+    def quick(self) -> Protocol:
+        """For an indication: two blocks, whatever they show."""
+        return self.model_copy(update={"blocks": 2})
 
 
 @dataclass(frozen=True)
@@ -287,6 +316,18 @@ class RoundRecord(Record):
     elapsed_ns: int
     compilations: int  # the runner's counter after the round
     file: str | None  # raw samples, relative to the launch folder
+    pass_index: int = 0  # the pass of the block that it belongs to
+    repeats: int | None = None  # index of the planned pass that this one was made again for
+    compiled: int = 0  # how far the counter moved during the recorded calls
+    probe_ns: dict[str, list[int]] = Field(
+        default_factory=dict
+    )  # by kind: units of work before the round, then after it
+    foreign_share: float | None = (
+        None  # of the processors' time, had by other processes; null: the kernel does not tell
+    )
+    stops: list[str] = Field(default_factory=list)  # what says that the process or the machine stood still
+    disturbances: list[str] = Field(default_factory=list)  # all that disturbed it, the stops among them
+    disturbed: bool = False  # a round of its pass was: kept, and left out of the numbers
 
 
 class WarmUpRecord(Record):
@@ -295,6 +336,17 @@ class WarmUpRecord(Record):
     elapsed_ns: int
     compilations: int
     discarded_ns: list[int]
+    disturbed_calls: int = 0  # what would have been the warm-up, had the machine not changed as well: then `calls` is 0
+    reason: Literal["recompiling", "short", "disturbed", "unsteady"] | None = None  # why it did not settle
+
+
+class CompileRecord(Record):
+    """What was compiled after the cold start for one shape of inputs."""
+
+    shape: str  # as "attention_mask 1x128, input_ids 1x128"
+    phase: Literal["warmup", "steady"]
+    compilations: int
+    elapsed_ns: int | None  # of the calls during which it happened; null where calls back to back hide it
 
 
 class ParityRecord(Record):
@@ -315,6 +367,8 @@ class LaunchRecord(Record):
     block_id: str
     block_index: int
     companions: list[str] = Field(default_factory=list)  # keys of the other cells measured in this block
+    schedule: Literal["interleaved", "sequential"] = "interleaved"  # in effect for this block
+    schedule_reason: str | None = None  # why not interleaved
     hashes: Hashes
     started_at: str  # ISO 8601, UTC
     command: list[str]  # argv; can be pasted
@@ -334,8 +388,12 @@ class LaunchRecord(Record):
     parity: list[ParityRecord] = Field(default_factory=list)
     warm_up: WarmUpRecord | None = None
     rounds: list[RoundRecord] = Field(default_factory=list)
+    compile_ledger: list[CompileRecord] = Field(default_factory=list)
     memory_bytes: dict[str, int | None] = Field(default_factory=dict)
     memory_reasons: dict[str, str] = Field(default_factory=dict)
+    monitor_reason: str | None = (
+        None  # why no monitor looked on; null where `blocks/{block_id}/monitor.jsonl` has what it saw
+    )
 
 
 class LaunchSummary(Record):
@@ -351,6 +409,29 @@ class LaunchSummary(Record):
     cold_start_s: float | None
 
 
+class Monitoring(Record):
+    """What the monitor saw during a cell's rounds. Null where unknown; `reasons` says why, by field name."""
+
+    energy_source: str | None = None  # "RAPL counters", "NVML energy counter", "NVML power, integrated"
+    cpu_utilisation_mean: float | None = None  # of all the machine's processors: 1 is all of them busy
+    cpu_frequency_mean_hz: float | None = None
+    gpu_uuid: str | None = None  # of the GPU or MIG instance that the cell ran on
+    gpu_utilisation_mean: float | None = None  # part of the time in which a kernel ran
+    gpu_utilisation_peak: float | None = None
+    gpu_memory_peak_bytes: int | None = None  # in use on the device, by whomever
+    gpu_worker_memory_peak_bytes: int | None = None  # by the launch's own processes
+    gpu_power_mean_w: float | None = None
+    gpu_power_peak_w: float | None = None
+    gpu_temperature_peak_c: float | None = None
+    gpu_sm_clock_mean_hz: float | None = None
+    gpu_memory_clock_mean_hz: float | None = None
+    gpu_throttle_reasons: str | None = (
+        None  # what kept the clock down at any time, as "sw_power_cap, sync_boost"; or "none"
+    )
+    gpu_foreign_processes: str | None = None  # who else computed on the GPU, as "1234 (5.1 GiB)"; or "none"
+    reasons: dict[str, str] = Field(default_factory=dict)
+
+
 class Measurements(Record):
     """One cell's numbers: over launches, the median of each launch's. Null where unknown; `reasons` says why, by field name."""
 
@@ -364,16 +445,46 @@ class Measurements(Record):
     warm_up_s: float | None = None
     warm_up_calls: int | None = None  # median over launches, rounded down
     median_latency_s: float | None = None  # median over launches of the launch's median sample
+    median_ci_low_s: float | None = None  # of its interval of 95 %, over launches
+    median_ci_high_s: float | None = None
     latency_iqr_s: float | None = None  # of all samples pooled
+    p50_s: float | None = None  # quantiles of all samples pooled, where there are enough
+    p90_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+    quantile_ci_s: dict[str, list[float]] = Field(default_factory=dict)  # {"p50": [low, high]}, over launches
     throughput: float | None = None  # items per second, measured with back-to-back calls
-    throughput_unit: str | None = None  # "samples/s", "tokens/s", "images/s"
+    throughput_unit: str | None = None  # "samples/s" or "images/s"
+    rates: dict[str, float] = Field(
+        default_factory=dict
+    )  # the same throughput in each unit of a call's items; {} where unknown
     break_even_calls: int | None = None  # calls after which this cell has overtaken the baseline
+    break_even_ci_low_calls: int | None = (
+        None  # of its interval of 95 %, over blocks; null with reason "never": beyond any
+    )
+    break_even_ci_high_calls: int | None = None
     break_even: str | None = None  # "always", "after N", "until N", "never", "baseline"
     ratio_to_baseline: float | None = None  # baseline's median latency over this one's: above 1 is faster
+    ratio_ci_low: float | None = None
+    ratio_ci_high: float | None = None
+    ratio_confidence: float | None = None  # of that interval: 1 - 0.05 / comparisons of the workload
+    verdict: Literal["faster", "slower", "equivalent", "no_difference_shown", "indicative"] | None = None
     parity_max_abs: float | None = None
     parity_passed: bool | None = None
     peak_rss_bytes: int | None = None  # VmHWM of the worker over the memory pass, largest of the launches
+    peak_allocated_bytes: int | None = (
+        None  # of the framework's allocator for the device over the memory pass, likewise
+    )
+    energy_j_per_call: float | None = None  # of the device beyond idle: the processor packages, or the GPU
+    energy_j_per_item: float | None = None  # of `throughput_unit`
+    idle_power_w: float | None = None  # of the device before the block, subtracted above
+    monitoring: Monitoring | None = None  # what else the host's monitor saw
     launches: int = 0
+    blocks: int = 0  # in which it was launched
+    blocks_needed: int | None = None  # for intervals as narrow as wanted, by the pilot of the workload
+    rounds: int = 0
+    disturbed_rounds: int = 0  # of them; left out of all numbers but where nothing else is left
+    compilations: int | None = None  # the runner's counter after the last round, largest of the launches
     samples: int = 0
     per_launch: list[LaunchSummary] = Field(default_factory=list)
     reasons: dict[str, str] = Field(default_factory=dict)
@@ -391,6 +502,10 @@ class Metadata(Record):
     reason: str | None = None  # of unsupported, skipped, mismatch, unstable, unverified
     hashes: Hashes
     protocol: Protocol
+    schedule: Literal["interleaved", "sequential"] | None = (
+        None  # in effect; sequential where one block was; null without launches
+    )
+    schedule_reason: str | None = None  # why not interleaved
     checkpoint_sha256: str | None = None  # of the folder every backend read
     licence: str | None = None  # of the checkpoint
     inputs_sha256: str | None = None
@@ -413,6 +528,72 @@ class Result(Record):
     @property
     def status(self) -> Status:
         return self.metadata.status
+
+
+class Origin(Record):
+    """Where an imported result comes from."""
+
+    tool: str  # "transformers benchmark_v2", "optimum-benchmark"
+    version: str | None  # of the tool; null where its file does not tell
+    form: str  # the kind of its file, as "benchmark_report.json"
+    file: str  # its name, without its folder
+    file_sha256: str
+    entry: str  # which of the file's results: a hash, or a target as "prefill"
+
+
+class ImportedConfig(Record):
+    """What another tool measured. Null where its file does not tell."""
+
+    model: str | None = None
+    task: str | None = None
+    operation: str | None = None
+    backend: str | None = None
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    new_tokens: int | None = None
+    dtype: str | None = None
+    device: str | None = None
+    threads: int | None = None
+
+
+class ImportedResult(Record):
+    """A result of another tool, measured in its own way. Stored apart, never ranked beside ours, never `ok`."""
+
+    schema_version: int = SCHEMA_VERSION
+    key: str  # SHA-256 of what the tool wrote
+    origin: Origin
+    timestamp: str | None  # ISO 8601, as the tool wrote it
+    status: Literal[Status.UNVERIFIED, Status.FAILED]  # nobody judged the outputs; or it says itself that it failed
+    lacks: list[str]  # what would be needed to compare it with ours, a sentence each
+    measurements: Measurements
+    config: ImportedConfig
+    environment: dict[str, Any]  # of the machine, as the tool wrote it
+    written: dict[str, Any]  # all that the tool wrote of this result
+
+
+class Calibration(Record):
+    """A machine against itself: what `harness calibrate` found, kept per host in the cache."""
+
+    schema_version: int = Field(1, ge=1, le=1)  # history: 1, the first (2026-11)
+    host_hash: str
+    timestamp: str  # ISO 8601, UTC
+    harness_version: str
+    executor: str
+    protocol: Protocol
+    config: Cell  # what was compared with itself
+    elapsed_s: float
+    comparisons: int  # that count
+    set_aside: int  # that do not: a launch in them was unstable
+    ratios: list[float]  # of each comparison that counts; 1 in truth
+    false_positives: int  # whose interval of 95 % excludes 1: no margin, no correction
+    false_positive_rate: float
+    false_positive_ci_low: float  # of 95 %, exact
+    false_positive_ci_high: float
+    noise_floor_ratio: float  # 95 of 100 ratios, or their inverses, are at most this
+    median_ci_half_width: float  # of the ratios' intervals, as a part of the ratio: the median over comparisons
+    bind_threads: bool | None  # whether binding was shown to help here; null where it was not tried
+    bind_reason: str
 
 
 # --- hashing --------------------------------------------------------------------------------------------------------

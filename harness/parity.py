@@ -35,12 +35,34 @@ def _read_slot(file: Path) -> Outputs:
         return {name: arrays[name] for name in arrays.files}
 
 
+def without_padding(
+    outputs: Sequence[Outputs], attention_mask: npt.NDArray[Any] | None, names: Sequence[str]
+) -> list[Outputs]:
+    """Outputs in which what stands at padding is NaN: of a reference that is no value to be held to, see `judge`.
+
+    `attention_mask` is of shape (slots, batch, tokens), None where there are no tokens; the outputs `names` are of shape
+    (batch, tokens, ...).
+    """
+    if attention_mask is None:
+        return list(outputs)
+    return [
+        {**slot, **{name: _masked(slot[name], mask) for name in names}}
+        for slot, mask in zip(outputs, attention_mask, strict=True)
+    ]
+
+
+def _masked(output: npt.NDArray[Any], mask: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    is_token = mask.astype(bool).reshape(*mask.shape, *[1] * (output.ndim - mask.ndim))
+    return np.where(is_token, output, np.nan)
+
+
 def judge(
     reference: Sequence[Outputs], outputs: Sequence[Outputs], dtype: str, when: Literal["before", "after"]
 ) -> ParityRecord:
     """Compare every slot's outputs with the reference's.
 
-    The reference's names are those that count: an output that only the backend has is no fault.
+    The reference's names are those that count: an output that only the backend has is no fault. Where the reference is not
+    finite, anything will do.
     """
     if len(outputs) != len(reference):
         return _failed(when, f"{len(outputs)} slots of outputs, the reference has {len(reference)}")

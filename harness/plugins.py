@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pluggy
 
-from harness import hookspecs
+from harness import hookspecs, support
 from harness.declarations import fault_of
 from harness.model import Backend, Cell, HarnessError, PlannedCell, Result, Stack, Status
 from harness.protocol import Event
@@ -59,11 +59,11 @@ class Plugins:
 
     def supports(self, cell: Cell, model_config: Mapping[str, Any]) -> str | None:
         """Why the cell's backend cannot run it, None where it can. Raises HarnessError where the backend's answer is no answer."""
-        owner = self._owners[cell.backend]
-        if cell.compile_cache == "warm" and not self.backends[cell.backend].has_compile_cache:
-            return f"compile_cache warm: {cell.backend} keeps no compile cache and no artefact"
+        backend, owner = self.backends[cell.backend], self._owners[cell.backend]
+        if reason := support.refusal(cell, backend, model_config):
+            return reason
         try:
-            reason = self.backends[cell.backend].supports(cell, model_config)
+            reason = backend.supports(cell, model_config)
         except Exception as error:
             raise _raised(owner, f"supports() of the backend {cell.backend!r}", error) from error
         if reason is not None and not isinstance(reason, str):
@@ -96,6 +96,10 @@ class Plugins:
                     )
                 facts[name], authors[name] = value, plugin
         return facts
+
+    def add_observer(self, name: str, observer: object) -> None:
+        """Let an object observe as the plugins do; `name` is what messages call it."""
+        _register(self._manager, name, observer)
 
     def observers(self, report: Callable[[str], None]) -> Observers:
         """The observing hooks as one object; `report` is told, once each, which plugin's hook raised."""

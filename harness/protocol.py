@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised with every change that an older worker would misread; host and worker must agree exactly."""
 
 MAX_LINE_BYTES = 1 << 20
@@ -100,6 +100,8 @@ class WarmUp:
     window_ns: int
     tolerance: float
     limit_ns: int
+    probe_tolerance: float  # a probe that moved further, when the latency did too, says that it was the machine
+    foreign_tolerance: float  # other processes that used a larger part of the processors say so as well
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Round:
     calls: int  # recorded, at least
     budget_ns: int  # and at least this long
     limit_ns: int  # never longer; one call at least is always recorded
+    cpus: list[int] = field(default_factory=list)  # all threads stay on these while the round runs; empty: on any
+    bind: bool = False  # the busiest threads, one on each of these, while the round runs
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,13 @@ class WarmedUp:
     elapsed_ns: int
     discarded_ns: list[int]  # every sample taken, the settled windows' too; at most 10,000, the first ones
     compilations: int  # counter after all of them
+    disturbed_calls: int  # what would have been the warm-up, had the machine not moved as well: then `calls` is 0
+    reason: (
+        str | None
+    )  # why not settled: "recompiling", "short" (time for too few calls), "disturbed" (the machine moved
+    # as well) or "unsteady" (it did not)
+    compiled_count: dict[str, int]  # by shape of the inputs: compilations during these calls
+    compiled_ns: dict[str, int | None]  # by shape: what the calls took during which something was compiled
 
 
 @dataclass(frozen=True)
@@ -211,6 +222,16 @@ class Samples:
     settle_calls: int
     elapsed_ns: int  # of the recorded calls; throughput mode: all calls and the one wait
     compilations: int  # counter after the round
+    compiled: int  # how far it moved during the recorded calls
+    compiled_count: dict[str, int]  # by shape of the inputs, the unrecorded calls' too
+    compiled_ns: dict[str, int | None]  # as in WarmedUp; null where calls back to back hide it
+    probe_ns: dict[str, list[int]]  # by kind: the units of work before the round, then those after it
+    foreign_share: (
+        float | None
+    )  # CPU time of others, over that of the processors this worker may use; null: not told here
+    stops: list[str]  # each a sentence: what says that the process or the machine stood still meanwhile
+    bound: list[int]  # the processor of each bound thread, read back
+    unbound_reason: str | None  # why threads were not bound, or not kept to `cpus`, though asked
     file: str | None
 
 
@@ -240,8 +261,20 @@ class Failed:
     traceback: str
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What `harness.worker.conformance` has seen of a runner: its answers to Import, several, the last before `Closed`.
+
+    No worker says it.
+    """
+
+    kind: ClassVar[str] = "seen"
+    what: str  # names a class of harness.worker.observations
+    values: dict[str, Any]  # its fields
+
+
 Command = Union[Import, Open, Outputs, WarmUp, Round, Memory, Close]
-Event = Union[Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed]
+Event = Union[Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed, Seen]
 Message = Union[Command, Event]
 
 COMMANDS: dict[str, type[Any]] = {message.kind: message for message in get_args(Command)}

@@ -17,6 +17,7 @@ from harness import cache, parity
 from harness.block import BlockContext, Launch, PreparedCell, Reference
 from harness.launch import LaunchEndedError
 from harness.model import Backend, Cell, LaunchRecord, digest
+from harness.tasks import TASKS
 from harness.worker.arrays import write_npz
 
 REFERENCE_DTYPE = "float32"
@@ -46,7 +47,14 @@ def obtain(prepared: PreparedCell, context: BlockContext) -> Reference:
         entry = cache.keep(cache.room("references") / digest(made_of), fill, context.doing)
     except _NotMadeError as error:
         return Reference(None, str(error))
-    return Reference(parity.read_outputs(entry.folder, prepared.cell.inputs.slots))
+    outputs = parity.read_outputs(entry.folder, prepared.cell.inputs.slots)
+    return Reference(_without_padding(outputs, prepared))
+
+
+def _without_padding(outputs: Sequence[parity.Outputs], prepared: PreparedCell) -> Sequence[parity.Outputs]:
+    task, mask = TASKS[prepared.cell.task], prepared.inputs.folder / "attention_mask.npy"
+    has_padding = task.is_per_token and mask.is_file()
+    return parity.without_padding(outputs, np.load(mask) if has_padding else None, task.outputs)
 
 
 def _make(prepared: PreparedCell, context: BlockContext) -> Sequence[parity.Outputs]:

@@ -8,13 +8,15 @@ its cell has ended.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import checkpoints, inputs, reference, summary, warmth
-from harness.block import BlockContext, PreparedCell, Reference, run_block
+from harness import checkpoints, comparison, disturbance, inputs, reference, summary, warmth
+from harness.block import BlockContext, PreparedCell, Reference, Schedule, run_block
 from harness.executors.base import Executor
+from harness.lease import Lease, no_lease
 from harness.metadata import RunFacts
 from harness.model import (
     Backend,
@@ -26,12 +28,17 @@ from harness.model import (
     Matrix,
     Measurements,
     PlannedCell,
+    Protocol,
     Result,
     Status,
 )
+from harness.monitor.numbers import add_monitoring
 from harness.plugins import Plugins
 from harness.progress import Reporter
+from harness.room import choose_schedule
+from harness.samples import MeasuredLaunch, read_launch
 from harness.stacks import Stacks
+from harness.stopping import Stopping
 from harness.store import ResultStore
 
 TIMED_ON = (Status.OK, *summary.GATES[1:])
@@ -46,6 +53,7 @@ class Services:
     plugins: Plugins
     store: ResultStore
     reporter: Reporter
+    lease: Lease = no_lease
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,10 @@ def run(matrix: Matrix, services: Services, *, fresh: bool = False) -> Outcome:
     Raises HarnessError where an environment, a checkpoint or the results directory fails; KeyboardInterrupt after ending
     the workers. Either way what was finished is on disk.
     """
-    return _Run(matrix, services, fresh).execute()
+    try:
+        return _Run(matrix, services, fresh).execute()
+    finally:
+        services.store.finish_runs()
 
 
 class _Run:
@@ -102,11 +113,10 @@ class _Run:
         checkpoint = self._checkpoint(cell)
         # The model's config may be known only now.
         reason = self.services.plugins.supports(cell, checkpoint.config)
-        reason = reason or inputs.refusal(checkpoint.config, cell.sequence_length)
         if reason:
             return reason
         made = inputs.make_inputs(cell, checkpoint, progress=self.services.reporter.doing)
-        hashes = self.facts.hashes(cell, self.stacks.provide(backend).stack_hash)
+        hashes = self.facts.hashes(cell, self.stacks.provide(backend, cell.device).stack_hash)
         return PreparedCell(cell, backend, hashes, checkpoint, made)
 
     def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
@@ -143,7 +153,10 @@ class _Run:
         resumed = {} if self.fresh else self._resume(cells)
         remaining = [prepared for prepared in cells if prepared.cell.key not in resumed]
         if remaining:
-            _GroupRun(self, remaining, self._launches_of_baseline(resumed)).execute()
+            # Counted before the first block, those that turn out to fail too: an interval must not depend on what came out.
+            comparisons = len(cells) - 1
+            with self.services.lease(remaining[0].cell.device, self.services.reporter.note):
+                _GroupRun(self, remaining, comparisons, self._launches_of_baseline(resumed)).execute()
 
     def _resume(self, cells: Sequence[PreparedCell]) -> dict[str, Result]:
         found = {prepared.cell.key: self.services.store.find(prepared.hashes) for prepared in cells}
@@ -170,13 +183,21 @@ class _GroupRun:
     """The cells of one workload that have no result yet, block after block."""
 
     def __init__(
-        self, run: _Run, cells: Sequence[PreparedCell], resumed_baseline: Sequence[LaunchRecord] | None
+        self,
+        run: _Run,
+        cells: Sequence[PreparedCell],
+        comparisons: int,
+        resumed_baseline: Sequence[LaunchRecord] | None,
     ) -> None:
         self._run = run
         self._resumed_baseline = resumed_baseline
         self._cells = list(cells)
         self._launches: dict[str, list[LaunchRecord]] = {prepared.cell.key: [] for prepared in cells}
         self._open = list(cells)  # no result yet
+        self._blocks = 0
+        self._criteria = comparison.criteria(run.matrix.protocol, comparisons)
+        self._stopping = Stopping(run.matrix.protocol, self._criteria)
+        self._schedule = Schedule()
 
     def execute(self) -> None:
         try:
@@ -187,15 +208,51 @@ class _GroupRun:
             raise
 
     def _run_blocks(self, context: BlockContext) -> None:
-        first = 0 if self._run.fresh else self._take_finished_blocks()
+        if not self._run.fresh:
+            self._take_finished_blocks()
         for prepared in self._cells:
             self._run.observers.cell_started(prepared.cell)
-        if first < self._run.matrix.protocol.blocks:
+        if self._goes_on():
             self._fill_caches(context)
-        for index in range(first, self._run.matrix.protocol.blocks):
-            for record in run_block(self._open, context, index):
-                self._launches[record.hashes.key].append(record)
-            self._finish([prepared for prepared in self._open if not self._goes_on(prepared)])
+        while self._open and self._goes_on():
+            self._run_block(context)
+        self._tell_of_wide_intervals()
+        self._tell_of_disturbances()
+
+    def _goes_on(self) -> bool:
+        return self._stopping.goes_on(self._blocks, self._pilots)
+
+    def _pilots(self) -> list[list[float]]:
+        """Log ratios of the pilot, for each cell that is still compared."""
+        baseline = self._baseline()
+        if baseline is None:
+            return []
+        others = [prepared for prepared in self._open if prepared is not baseline]
+        pilot = self._measured(self._launches[baseline.cell.key])
+        return [comparison.log_ratios(self._measured(self._launches[each.cell.key]), pilot) for each in others]
+
+    def _run_block(self, context: BlockContext) -> None:
+        if self._schedule.kind == "interleaved":  # where memory was too small once, the whole workload goes on so
+            self._schedule = choose_schedule(self._open, self._run.matrix.protocol, self._run.services.store.launches)
+        began_s = time.monotonic()
+        self._add_block(run_block(self._open, replace(context, schedule=self._schedule), self._blocks))
+        self._stopping.block_measured(time.monotonic() - began_s)
+        self._finish([prepared for prepared in self._open if not self._is_timed(prepared)])
+
+    def _add_block(self, records: Iterable[LaunchRecord]) -> None:
+        for record in records:
+            self._launches[record.hashes.key].append(record)
+        self._blocks += 1
+
+    def _tell_of_wide_intervals(self) -> None:
+        needed = self._stopping.needed
+        if needed is not None and self._blocks < needed:
+            self._run.services.reporter.note(_wide_intervals(self._run.matrix.protocol, self._blocks, needed))
+
+    def _tell_of_disturbances(self) -> None:
+        launches = [launch for records in self._launches.values() for launch in records]
+        if text := disturbance.warning(launches, self._run.matrix.protocol):
+            self._run.services.reporter.note(text)
 
     def _fill_caches(self, context: BlockContext) -> None:
         for prepared in [each for each in self._open if each.cell.compile_cache == "warm"]:
@@ -206,20 +263,24 @@ class _GroupRun:
                 self._launches[prepared.cell.key].append(failed.record)
                 self._finish([prepared])
 
-    def _goes_on(self, prepared: PreparedCell) -> bool:
+    def _is_timed(self, prepared: PreparedCell) -> bool:
         return self._launches[prepared.cell.key][-1].status in TIMED_ON
 
-    def _take_finished_blocks(self) -> int:
-        """Use the whole blocks of a run that was killed before its cells had all their launches. Returns how many."""
-        blocks = [self._launches_by_block(prepared) for prepared in self._cells]
-        shared = set.intersection(*(set(launches) for launches in blocks))
-        first = blocks[0]
-        chosen = sorted(shared, key=lambda block: first[block].started_at)[: self._run.matrix.protocol.blocks]
-        for prepared, launches in zip(self._cells, blocks, strict=True):
-            self._launches[prepared.cell.key] = [launches[block] for block in chosen]
-        if chosen:
-            self._run.services.reporter.note(f"Took {len(chosen)} finished block(s) from a former run.")
-        return len(chosen)
+    def _take_finished_blocks(self) -> None:
+        """Use the whole blocks of a run that was killed before its cells had all their launches."""
+        for records in self._finished_blocks():
+            if not self._goes_on():
+                break
+            self._add_block(records)
+        if self._blocks:
+            self._run.services.reporter.note(f"Took {self._blocks} finished block(s) from a former run.")
+
+    def _finished_blocks(self) -> list[list[LaunchRecord]]:
+        """Oldest first: those that were the pilot then are the pilot now."""
+        by_block = [self._launches_by_block(prepared) for prepared in self._cells]
+        shared = set.intersection(*(set(launches) for launches in by_block))
+        blocks = [[launches[block] for launches in by_block] for block in shared]
+        return sorted(blocks, key=lambda records: records[0].started_at)
 
     def _launches_by_block(self, prepared: PreparedCell) -> Mapping[str, LaunchRecord]:
         stored = self._run.services.store.launches(prepared.cell.key)
@@ -241,28 +302,41 @@ class _GroupRun:
     def _add_result(self, prepared: PreparedCell, status: Status, error: CellError | None) -> None:
         self._open.remove(prepared)
         records = self._launches[prepared.cell.key]
-        provided = self._run.stacks.provide(prepared.backend)
+        provided = self._run.stacks.provide(prepared.backend, prepared.cell.device)
         metadata = self._run.facts.of_measured_cell(prepared, provided, records, status, error)
-        numbers = self._measure(prepared)
+        numbers = add_monitoring(self._measure(prepared), records, self._run.services.store.block_folder)
+        self._tell_of_foreign_processes(prepared, numbers)
         self._run.finish(Result(key=prepared.cell.key, metadata=metadata, measurements=numbers, config=prepared.cell))
+
+    def _tell_of_foreign_processes(self, prepared: PreparedCell, numbers: Measurements) -> None:
+        foreign = numbers.monitoring.gpu_foreign_processes if numbers.monitoring else None
+        if foreign and foreign != "none":
+            self._run.services.reporter.note(
+                f"{prepared.cell.label}: other processes computed on the GPU meanwhile: {foreign}. A shared GPU disturbs; end "
+                "them, or choose another GPU with CUDA_VISIBLE_DEVICES, and run with --fresh."
+            )
 
     def _measure(self, prepared: PreparedCell) -> Measurements:
         mine = self._measured(self._launches[prepared.cell.key])
+        return summary.measure(mine, self._measured_baseline(prepared, mine), self._criteria, self._stopping.needed)
+
+    def _measured_baseline(
+        self, prepared: PreparedCell, mine: Sequence[MeasuredLaunch]
+    ) -> Sequence[MeasuredLaunch] | None:
         baseline = self._baseline()
-        if baseline and baseline.cell.key == prepared.cell.key:
-            return summary.measure(mine, mine)
-        if baseline:
-            return summary.measure(mine, self._measured(self._launches[baseline.cell.key]))
-        return summary.measure(mine, self._measured(self._resumed_baseline) if self._resumed_baseline else None)
+        if baseline is not None:
+            is_baseline = baseline.cell.key == prepared.cell.key
+            return mine if is_baseline else self._measured(self._launches[baseline.cell.key])
+        return self._measured(self._resumed_baseline) if self._resumed_baseline else None
 
     def _baseline(self) -> PreparedCell | None:
         name = self._run.matrix.protocol.baseline
         return next((prepared for prepared in self._cells if prepared.cell.backend == name), None)
 
-    def _measured(self, records: Sequence[LaunchRecord]) -> list[summary.MeasuredLaunch]:
+    def _measured(self, records: Sequence[LaunchRecord]) -> list[MeasuredLaunch]:
         store = self._run.services.store
         return [
-            summary.read_launch(record, store.launch_folder(record.hashes.key, record.launch_id), store.root)
+            read_launch(record, store.launch_folder(record.hashes.key, record.launch_id), store.root)
             for record in records
         ]
 
@@ -278,6 +352,7 @@ class _GroupRun:
             keep=services.store.add_launch,
             observe=self._run.observers.event,
             doing=services.reporter.doing,
+            block_folder=services.store.block_folder,
         )
         return replace(context, reference=self._reference(context))
 
@@ -295,3 +370,13 @@ class _GroupRun:
                 f"No reference, so results of this workload stay unverified: {found.reason}"
             )
         return found
+
+
+def _wide_intervals(protocol: Protocol, blocks: int, needed: int) -> str:
+    """For people: what they get, why, and what they can do."""
+    limit = "most_blocks" if blocks >= protocol.most_blocks else "budget_seconds"
+    return (
+        f"The launches of this workload differ so much that ratios as certain as ±{protocol.half_width:.1%} take {needed} blocks; "
+        f"it got {blocks}, as {limit} allows no more. Its verdicts hold, with wider intervals. A quieter machine needs fewer "
+        f"blocks (close what else runs, see `harness doctor`); else raise {limit}, or half_width, under `protocol`."
+    )

@@ -22,13 +22,13 @@ class Stacks:
         self._executor = executor
         self._all = tuple(backends.values())
         self._progress = progress
-        self._provided: dict[str, Provided] = {}
+        self._provided: dict[tuple[str, str], Provided] = {}
 
-    def provide(self, backend: Backend) -> Provided:
-        """The backend's environment or image, made on first use. Raises HarnessError."""
-        if backend.name not in self._provided:
-            self._provided[backend.name] = self._executor.provide(backend, self._progress)
-        return self._provided[backend.name]
+    def provide(self, backend: Backend, device: str = "cpu") -> Provided:
+        """The backend's environment or image for a kind of device, made on first use. Raises HarnessError."""
+        if (backend.name, device) not in self._provided:
+            self._provided[backend.name, device] = self._executor.provide(backend, self._progress, device)
+        return self._provided[backend.name, device]
 
     def make_checkpoint(self, spec_json: Path, out_dir: Path) -> None:
         """Run the checkpoint maker of the first stack that has one. Raises HarnessError."""

@@ -1,4 +1,4 @@
-"""From launches to a result: pure, except for reading the raw samples that the launches left.
+"""From launches to a result. Pure.
 
 Unit by unit: samples -> a launch's median -> the median over launches. Never one pooled mean. What is not known stays null,
 and `reasons` says why.
@@ -7,79 +7,24 @@ and `reasons` says why.
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from harness import stats
-from harness.model import (
-    CellError,
-    LaunchRecord,
-    LaunchSummary,
-    Measurements,
-    RoundRecord,
-    Status,
-)
+from harness import comparison, stats
+from harness.model import CellError, LaunchRecord, LaunchSummary, Measurements, Status
+from harness.samples import NS, MeasuredLaunch, Samples
 
-NS = 1e9
 PHASES = ("load", "prepare", "compile", "first_call")
 GATES = (Status.PARITY_FAILED, Status.MISMATCH, Status.UNSTABLE, Status.UNVERIFIED)
 """Statuses of launches that went to their end, in the order in which they take precedence."""
 
-Samples = npt.NDArray[np.int64]
+TOO_SHORT = "a call takes under 100 µs: too short to time one by one, see throughput"
+THE_BASELINE = "this is the baseline"
+BREAK_EVEN_ENDS = ("break_even_ci_low_calls", "break_even_ci_high_calls")
 
-
-@dataclass(frozen=True, eq=False)
-class MeasuredLaunch:
-    """A launch with its raw samples: nanoseconds per call, those during which something was compiled left out."""
-
-    record: LaunchRecord
-    samples: Samples
-    folder: str  # relative to the results directory
-
-    @property
-    def median_latency_s(self) -> float | None:
-        value = stats.median(self.samples)
-        return None if value is None or value / NS < stats.SHORTEST_TIMED_CALL_S else value / NS
-
-    @property
-    def throughput(self) -> float | None:
-        """Items per second over the throughput rounds: all calls, all time."""
-        rounds = [r for r in self.record.rounds if r.mode == "throughput"]
-        elapsed_ns = sum(r.elapsed_ns for r in rounds)
-        if not elapsed_ns or not self.record.items:
-            return None
-        return next(iter(self.record.items.values())) * sum(r.calls for r in rounds) / (elapsed_ns / NS)
-
-    @property
-    def start_s(self) -> float | None:
-        """Seconds from nothing to steady, less what the warm-up's calls would have cost at steady speed."""
-        if self.record.cold_start_ns is None or self.record.warm_up is None or not len(self.samples):
-            return None
-        steady_ns = float(np.median(self.samples)) * self.record.warm_up.calls
-        return (self.record.cold_start_ns + max(self.record.warm_up.elapsed_ns - steady_ns, 0)) / NS
-
-
-def read_launch(record: LaunchRecord, folder: Path, root: Path) -> MeasuredLaunch:
-    """Read a launch's raw samples from its folder; a round whose file is missing or broken counts as not measured."""
-    rounds = [_read_round(r, folder) for r in record.rounds if r.file]
-    samples = np.concatenate(rounds) if rounds else np.empty(0, np.int64)
-    return MeasuredLaunch(record, samples, str(folder.relative_to(root)))
-
-
-def _read_round(record: RoundRecord, folder: Path) -> Samples:
-    assert record.file is not None
-    try:
-        with np.load(folder / record.file, allow_pickle=False) as arrays:
-            total, compiled = arrays["total_ns"], arrays["compiled"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return np.empty(0, np.int64)
-    steady: Samples = total[compiled == 0]
-    return steady
+Number = TypeVar("Number", bound=float | str)
 
 
 def overall_status(launches: Sequence[LaunchRecord]) -> tuple[Status, CellError | None]:
@@ -94,12 +39,18 @@ def overall_status(launches: Sequence[LaunchRecord]) -> tuple[Status, CellError 
     return Status.OK, None
 
 
-def measure(launches: Sequence[MeasuredLaunch], baseline: Sequence[MeasuredLaunch] | None) -> Measurements:
-    """All numbers of one cell with launches.
+def measure(
+    launches: Sequence[MeasuredLaunch],
+    baseline: Sequence[MeasuredLaunch] | None,
+    criteria: stats.Criteria,
+    blocks_needed: int | None = None,
+) -> Measurements:
+    """All numbers of one cell with launches, those of the pilot first.
 
     `baseline`: the launches of the group's baseline, None where it has none, the same object as `launches` for the baseline.
+    `blocks_needed`: by the pilot; None where it could not tell.
     """
-    return _Summary(launches, baseline).measurements()
+    return _Summary(launches, baseline, criteria, blocks_needed).measurements()
 
 
 def nothing_measured(reason: str) -> Measurements:
@@ -109,51 +60,124 @@ def nothing_measured(reason: str) -> Measurements:
 
 
 class _Summary:
-    def __init__(self, launches: Sequence[MeasuredLaunch], baseline: Sequence[MeasuredLaunch] | None) -> None:
+    def __init__(
+        self,
+        launches: Sequence[MeasuredLaunch],
+        baseline: Sequence[MeasuredLaunch] | None,
+        criteria: stats.Criteria,
+        blocks_needed: int | None,
+    ) -> None:
         self._launches = launches
         self._baseline = baseline
+        self._criteria = criteria
+        self._blocks_needed = blocks_needed
         self._reasons: dict[str, str] = {}
 
     def measurements(self) -> Measurements:
-        pairs = self._pairs()
-        break_even = self._break_even(pairs)
-        return Measurements(
-            import_s=self._over_launches("import_s", (_seconds(x.record.import_ns) for x in self._launches)),
-            load_s=self._phase("load"),
-            prepare_s=self._phase("prepare"),
-            compile_s=self._phase("compile"),
-            first_call_s=self._phase("first_call"),
-            cold_start_s=self._over_launches(
+        fields = {
+            **self._cold_start(),
+            **self._steady(),
+            **self._quantiles(),
+            **self._break_even(),
+            **self._ratio(),
+            **self._outputs(),
+            **self._counts(),
+        }
+        return Measurements(**fields, per_launch=[_launch_summary(x) for x in self._launches], reasons=self._reasons)
+
+    def _known(self, field: str, value: Number | None, reason: str) -> Number | None:
+        """The value; where it is None, the reason is kept."""
+        if value is None:
+            self._reasons[field] = reason
+        return value
+
+    def _ends(self, low: str, high: str, interval: stats.Interval | None, reason: str) -> dict[str, float | None]:
+        """Both ends of an interval under their names, or the reason for both."""
+        if interval is None:
+            self._reasons[low] = self._reasons[high] = reason
+            return {low: None, high: None}
+        return {low: interval.low, high: interval.high}
+
+    # --- of the cell by itself --------------------------------------------------------------------------------------
+
+    def _cold_start(self) -> dict[str, Any]:
+        return {
+            "import_s": self._over_launches("import_s", (_seconds(x.record.import_ns) for x in self._launches)),
+            **{f"{phase}_s": self._phase(phase) for phase in PHASES},
+            "cold_start_s": self._over_launches(
                 "cold_start_s", (_seconds(x.record.cold_start_ns) for x in self._launches)
             ),
-            cold_start_residual_s=self._over_launches("cold_start_residual_s", map(_residual_s, self._launches)),
-            warm_up_s=self._over_launches("warm_up_s", map(_warm_up_s, self._launches)),
-            warm_up_calls=self._warm_up_calls(),
-            median_latency_s=self._latency(),
-            latency_iqr_s=self._iqr(),
-            throughput=self._over_launches("throughput", (x.throughput for x in self._launches)),
-            throughput_unit=self._unit(),
-            break_even_calls=break_even.calls if break_even and break_even.kind in ("always", "after") else None,
-            break_even=self._break_even_words(break_even),
-            ratio_to_baseline=self._ratio(pairs),
-            parity_max_abs=self._parity_max_abs(),
-            parity_passed=self._parity_passed(),
-            peak_rss_bytes=self._peak_rss(),
-            launches=len(self._launches),
-            samples=sum(len(x.samples) for x in self._launches),
-            per_launch=[_launch_summary(x) for x in self._launches],
-            reasons=self._reasons,
-        )
+            "cold_start_residual_s": self._over_launches("cold_start_residual_s", map(_residual_s, self._launches)),
+            "warm_up_s": self._over_launches("warm_up_s", map(_warm_up_s, self._launches)),
+            "warm_up_calls": self._warm_up_calls(),
+        }
+
+    def _steady(self) -> dict[str, Any]:
+        return {
+            "median_latency_s": self._latency(),
+            **self._median_interval(),
+            "latency_iqr_s": self._iqr(),
+            **self._throughput(),
+        }
+
+    def _outputs(self) -> dict[str, Any]:
+        return {
+            "parity_max_abs": self._parity_max_abs(),
+            "parity_passed": self._parity_passed(),
+            **{name: self._peak(name) for name in ("peak_rss_bytes", "peak_allocated_bytes")},
+        }
+
+    def _counts(self) -> dict[str, Any]:
+        rounds = [r for x in self._launches for r in x.record.rounds]
+        return {
+            "launches": len(self._launches),
+            "blocks": len({x.record.block_id for x in self._launches}),
+            "blocks_needed": self._known("blocks_needed", self._blocks_needed, "the pilot compared nothing"),
+            "rounds": len(rounds),
+            "disturbed_rounds": sum(r.disturbed for r in rounds),
+            "compilations": self._compilations(),
+            "samples": sum(len(x.samples) for x in self._launches),
+        }
+
+    def _compilations(self) -> int | None:
+        counted = [x.record.rounds[-1].compilations for x in self._launches if x.record.rounds]
+        return self._known("compilations", max(counted, default=None), self._not_reached)
+
+    def _median_interval(self) -> dict[str, float | None]:
+        latencies = [x.median_latency_s for x in self._launches if x.median_latency_s is not None]
+        interval = stats.median_interval(latencies, self._criteria.pilot_blocks)
+        return self._ends("median_ci_low_s", "median_ci_high_s", interval, _too_few_launches(len(latencies)))
+
+    def _quantiles(self) -> dict[str, Any]:
+        timed = [x.samples for x in self._launches if x.median_latency_s is not None]
+        found = {name: stats.pooled_quantile(timed, q) for name, q in stats.QUANTILES.items()}
+        values = {f"{name}_s": self._quantile(name, quantile, timed) for name, quantile in found.items()}
+        intervals = {name: quantile.interval for name, quantile in found.items() if quantile and quantile.interval}
+        return {**values, "quantile_ci_s": {name: [x.low / NS, x.high / NS] for name, x in intervals.items()}}
+
+    def _quantile(self, name: str, quantile: stats.Quantile | None, timed: Sequence[Samples]) -> float | None:
+        counted, needed = sum(map(len, timed)), stats.fewest_samples(stats.QUANTILES[name])
+        reason = f"too few samples: {counted} of {needed}" if counted else self._untimed
+        return self._known(f"{name}_s", None if quantile is None else quantile.value / NS, reason)
 
     def _over_launches(self, field: str, values: Iterable[float | None], reason: str | None = None) -> float | None:
         known = [value for value in values if value is not None]
-        if not known:
-            self._reasons[field] = reason or self._not_reached()
-        return stats.median(known)
+        return self._known(field, stats.median(known), reason or self._not_reached)
 
+    @property
+    def _status(self) -> Status:
+        return overall_status([x.record for x in self._launches])[0]
+
+    @property
     def _not_reached(self) -> str:
         status, error = overall_status([x.record for x in self._launches])
         return f"{status} in {error.stage}" if error and error.stage else f"not measured: {status}"
+
+    @property
+    def _untimed(self) -> str:
+        """Why there is no latency."""
+        too_short = any(len(x.samples) for x in self._launches)
+        return TOO_SHORT if too_short else self._not_reached
 
     def _phase(self, phase: str) -> float | None:
         reason = next(
@@ -167,102 +191,118 @@ class _Summary:
         return None if value is None else math.floor(value)
 
     def _latency(self) -> float | None:
-        too_short = any(len(x.samples) and x.median_latency_s is None for x in self._launches)
-        reason = "a call takes under 100 µs: too short to time one by one, see throughput" if too_short else None
-        return self._over_launches("median_latency_s", (x.median_latency_s for x in self._launches), reason)
+        return self._over_launches("median_latency_s", (x.median_latency_s for x in self._launches), self._untimed)
 
     def _iqr(self) -> float | None:
         pooled = [x.samples for x in self._launches if x.median_latency_s is not None]
         value = stats.interquartile_range(np.concatenate(pooled)) if pooled else None
-        if value is None:
-            self._reasons["latency_iqr_s"] = self._reasons.get("median_latency_s", "fewer than four samples")
-        return None if value is None else value / NS
+        reason = "fewer than four samples" if pooled else self._untimed
+        return self._known("latency_iqr_s", None if value is None else value / NS, reason)
 
-    def _unit(self) -> str | None:
-        name = next((next(iter(x.record.items)) for x in self._launches if x.record.items), None)
-        if name is None:
-            self._reasons["throughput_unit"] = self._not_reached()
-        return f"{name}/s" if name else None
+    def _throughput(self) -> dict[str, Any]:
+        """Measured once: other units are of the same calls and the same time."""
+        throughput = self._over_launches("throughput", (x.throughput for x in self._launches))
+        items = next((x.record.items for x in self._launches if x.record.items), {})
+        first = next(iter(items), None)
+        calls_per_s = throughput / items[first] if throughput is not None and first else None
+        return {
+            "throughput": throughput,
+            "throughput_unit": self._known("throughput_unit", f"{first}/s" if first else None, self._not_reached),
+            "rates": {} if calls_per_s is None else {f"{name}/s": n * calls_per_s for name, n in items.items()},
+        }
 
     def _parity_max_abs(self) -> float | None:
         known = [p.max_abs for x in self._launches for p in x.record.parity if p.max_abs is not None]
-        if not known:
-            self._reasons["parity_max_abs"] = self._parity_reason()
-        return max(known, default=None)
+        return self._known("parity_max_abs", max(known, default=None), self._parity_reason)
 
     def _parity_passed(self) -> bool | None:
         verdicts = [p.passed for x in self._launches for p in x.record.parity]
-        if not verdicts:
-            self._reasons["parity_passed"] = self._parity_reason()
-        return all(verdicts) if verdicts else None
+        return self._known("parity_passed", all(verdicts) if verdicts else None, self._parity_reason)
 
+    @property
     def _parity_reason(self) -> str:
         messages = [p.message for x in self._launches for p in x.record.parity if p.message]
-        return messages[0] if messages else self._not_reached()
+        return messages[0] if messages else self._not_reached
 
-    def _peak_rss(self) -> int | None:
-        values = [x.record.memory_bytes.get("peak_rss_bytes") for x in self._launches]
-        known = [value for value in values if value is not None]
-        if not known:
-            told = (x.record.memory_reasons.get("peak_rss_bytes") for x in self._launches)
-            self._reasons["peak_rss_bytes"] = next((reason for reason in told if reason), self._not_reached())
-        return max(known, default=None)
+    def _peak(self, name: str) -> int | None:
+        """The largest of the launches', of what the memory pass calls by this name."""
+        values = [x.record.memory_bytes.get(name) for x in self._launches]
+        told = (x.record.memory_reasons.get(name) for x in self._launches)
+        reason = next((reason for reason in told if reason), self._not_reached)
+        return self._known(name, max((x for x in values if x is not None), default=None), reason)
 
     # --- against the baseline ---------------------------------------------------------------------------------------
-
-    def _pairs(self) -> list[tuple[MeasuredLaunch, MeasuredLaunch]]:
-        """(this cell's launch, the baseline's) of each block that has both: only what was measured together compares."""
-        of_block = {x.record.block_id: x for x in self._baseline or ()}
-        return [(x, of_block[x.record.block_id]) for x in self._launches if x.record.block_id in of_block]
-
-    def _ratio(self, pairs: Sequence[tuple[MeasuredLaunch, MeasuredLaunch]]) -> float | None:
-        """Geometric mean over blocks of the baseline's median latency over this cell's."""
-        logs = [
-            math.log(base.median_latency_s / mine.median_latency_s)
-            for mine, base in pairs
-            if mine.median_latency_s and base.median_latency_s
-        ]
-        if not logs:
-            self._reasons["ratio_to_baseline"] = self._unpaired()
-        return math.exp(sum(logs) / len(logs)) if logs else None
-
-    def _break_even(self, pairs: Sequence[tuple[MeasuredLaunch, MeasuredLaunch]]) -> stats.BreakEven | None:
-        mine, base = [m for m, _ in pairs], [b for _, b in pairs]
-        numbers = [_start_s(mine), _latency_s(mine), _start_s(base), _latency_s(base)]
-        known = [number for number in numbers if number is not None]
-        return stats.break_even(*known) if len(known) == 4 and not self._is_baseline else None
-
-    def _break_even_words(self, break_even: stats.BreakEven | None) -> str | None:
-        if self._is_baseline:
-            self._reasons["break_even_calls"] = "this is the baseline"
-            return "baseline"
-        if break_even is None:
-            self._reasons["break_even"] = self._reasons["break_even_calls"] = self._unpaired()
-            return None
-        if break_even.kind in ("until", "never"):
-            self._reasons["break_even_calls"] = str(break_even)
-        return str(break_even)
 
     @property
     def _is_baseline(self) -> bool:
         return self._launches is self._baseline
 
+    def _ratio(self) -> dict[str, Any]:
+        logs = comparison.log_ratios(self._launches, self._baseline or ())
+        found = stats.compare(logs, self._criteria) if logs else None
+        interval = None if self._is_baseline or found is None else found.interval
+        return {
+            "ratio_to_baseline": self._known("ratio_to_baseline", found and found.ratio, self._unpaired),
+            **self._ends("ratio_ci_low", "ratio_ci_high", interval, self._no_interval(len(logs))),
+            "ratio_confidence": self._known(
+                "ratio_confidence", interval and self._criteria.confidence, self._no_interval(len(logs))
+            ),
+            "verdict": self._verdict(found),
+        }
+
+    def _no_interval(self, blocks: int) -> str:
+        if self._is_baseline:
+            return THE_BASELINE
+        return f"too few blocks: {blocks} of {stats.FEWEST}" if blocks else self._unpaired
+
+    def _verdict(self, found: stats.Comparison | None) -> stats.Verdict | None:
+        """None, with the reason, of what is no contest: unranked numbers decide nothing, though they are shown."""
+        baseline_status, _ = overall_status([x.record for x in self._baseline or ()])
+        if found is None or self._status is not Status.OK:
+            reason = self._unpaired if found is None else f"not ranked: {self._status}"
+        elif baseline_status is not Status.OK:
+            reason = f"the baseline is not ranked: {baseline_status}"
+        elif self._is_baseline and found.verdict != "indicative":
+            reason = THE_BASELINE
+        else:
+            return found.verdict
+        return self._known("verdict", None, reason)
+
+    def _break_even(self) -> dict[str, Any]:
+        """The cell's own costs and its baseline's; of the blocks that know both."""
+        pairs = () if self._is_baseline else comparison.pairs(self._launches, self._baseline or ())
+        blocks = [pair.costs for pair in pairs if pair.costs]
+        found = stats.break_even_over_blocks(blocks) if blocks else None
+        words = str(found) if found else "baseline" if self._is_baseline else None
+        reason = THE_BASELINE if self._is_baseline else str(found) if found else self._unpaired
+        calls = found.calls if found and found.kind in ("always", "after") else None
+        return {
+            "break_even_calls": self._known("break_even_calls", calls, reason),
+            **self._break_even_interval(blocks),
+            "break_even": self._known("break_even", words, self._unpaired),
+        }
+
+    def _break_even_interval(self, blocks: Sequence[tuple[stats.Cost, stats.Cost]]) -> dict[str, int | None]:
+        interval = stats.break_even_interval(blocks)
+        if interval is None:
+            ends = self._ends(*BREAK_EVEN_ENDS, None, self._no_interval(len(blocks)))
+            return dict.fromkeys(ends)
+        values = zip(BREAK_EVEN_ENDS, (interval.low, interval.high), strict=True)
+        return {name: self._known(name, int(end) if math.isfinite(end) else None, "never") for name, end in values}
+
+    @property
     def _unpaired(self) -> str:
         if self._baseline is None:
             return "no baseline in this workload"
         if not any(x.median_latency_s for x in self._launches):
-            return self._not_reached()
+            return self._not_reached
         if not any(x.median_latency_s for x in self._baseline):
             return "the baseline has no latency"
         return "not measured in a block together with the baseline; --fresh measures all anew"
 
 
-def _start_s(launches: Sequence[MeasuredLaunch]) -> float | None:
-    return stats.median([x.start_s for x in launches if x.start_s is not None])
-
-
-def _latency_s(launches: Sequence[MeasuredLaunch]) -> float | None:
-    return stats.median([x.median_latency_s for x in launches if x.median_latency_s is not None])
+def _too_few_launches(launches: int) -> str:
+    return f"too few launches: {launches} of {stats.FEWEST}"
 
 
 def _seconds(value_ns: int | None) -> float | None:

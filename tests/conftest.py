@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from harness.engine import Engine, EngineLostError
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -16,5 +19,16 @@ SLOW = (Path(__file__).parent / "runs", Path(__file__).parent / "executors" / "t
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole runs and environments that pip makes are real, so they take their time."""
     for item in items:
-        if any(item.path.is_relative_to(place) for place in SLOW):
+        if any(item.path.is_relative_to(place) for place in SLOW) or item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine of this machine. A test that asks for it carries the mark `docker`."""
+    try:
+        return Engine.connect()
+    except EngineLostError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI has to have an engine: {error}")
+        pytest.skip(str(error))

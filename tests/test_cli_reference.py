@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import typer
 
-from harness import cache, cli
+from harness import cache, cli, lease
 from harness.doctor import checks
+from harness.executors import docker
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
@@ -75,9 +76,8 @@ def test_every_word_that_an_option_takes_is_documented_with_its_default(name: st
 
 def test_every_environment_variable_of_ours_is_documented() -> None:
     of_options = {parameter.envvar for _, parameter in parameters() if parameter.envvar}
-    assert {*of_options, cache.VARIABLE, "HARNESS_PLUGINS"} <= {
-        word for row in rows("Environment variables") for word in in_code(row[0])
-    }
+    ours = {cache.VARIABLE, lease.VARIABLE, docker.OPTIONS_VARIABLE, "HARNESS_PLUGINS"}
+    assert {*of_options, *ours} <= {word for row in rows("Environment variables") for word in in_code(row[0])}
 
 
 def test_every_exit_code_is_documented() -> None:

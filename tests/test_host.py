@@ -1,6 +1,7 @@
 """Facts of the machine and of the checkout."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ vendor_id\t: AuthenticAMD
 cpu family\t: 25
 model\t\t: 17
 model name\t: AMD EPYC 9B14 96-Core Processor
+flags\t\t: fpu vme hypervisor lahf_lm
 cpu cores\t: 2
 
 processor\t: 1
@@ -74,6 +76,48 @@ def test_processor_numbers_are_written_as_the_kernel_writes_them(cpus: set[int],
     assert host.format_cpus(cpus) == text
 
 
+def test_the_choice_that_holds_is_the_one_in_brackets() -> None:
+    assert host.parse_choice("always [madvise] never\n") == "madvise"
+    with pytest.raises(Unknown, match="with nothing in brackets"):
+        host.parse_choice("always\n")
+
+
+def test_a_virtual_machine_shows_on_x86_alone() -> None:
+    assert host.parse_virtualised(X86)
+    assert not host.parse_virtualised(X86.replace(" hypervisor", ""))
+    with pytest.raises(Unknown, match="only x86"):
+        host.parse_virtualised(ARM_WITHOUT_NAME)
+
+
+@pytest.mark.parametrize(("mark", "kind"), [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("etc", "none")])
+def test_the_container_around_the_host_is_known_by_its_engines_mark(tmp_path: Path, mark: str, kind: str) -> None:
+    assert host.host_facts(_machine(tmp_path, {mark: ""}))["container"] == kind
+
+
+class _Driver:
+    """NVML where there is a driver for CUDA 12.8."""
+
+    NVMLError = host.pynvml.NVMLError
+
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's names
+        """Here."""
+
+    nvmlShutdown = nvmlInit  # noqa: N815
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802
+        return 12080
+
+
+def test_the_newest_cuda_of_the_driver_is_asked_of_nvml_where_there_is_a_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _machine(tmp_path, {"proc/driver/nvidia/version": NVIDIA_OPEN})
+    assert host.host_facts(root)["reasons"]["gpu_driver_cuda"].startswith("NVML: ")
+    monkeypatch.setattr(host, "pynvml", _Driver())
+    assert host.host_facts(root)["gpu_driver_cuda"] == "12.8"
+    assert host.host_facts(tmp_path / "elsewhere")["reasons"]["gpu_driver_cuda"] == "no NVIDIA driver is loaded"
+
+
 def _machine(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -90,16 +134,27 @@ def test_switches_and_gpus_are_read_where_the_machine_has_them(tmp_path: Path) -
             f"sys/devices/system/cpu/cpu{first_cpu}/cpufreq/scaling_governor": "performance\n",
             "sys/devices/system/cpu/smt/active": "1\n",
             "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+            "sys/devices/system/node/node0/cpulist": "0-1\n",
+            "sys/devices/system/node/node1/cpulist": "2-3\n",
+            "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
             "proc/driver/nvidia/version": NVIDIA_OPEN,
             "proc/driver/nvidia/gpus/0000:17:00.0/information": "Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\n",
             "proc/driver/nvidia/gpus/0000:65:00.0/information": "Model: \t\t NVIDIA H200\nIRQ:   \t\t 43\n",
         },
     )
     facts = host.host_facts(root)
-    names = ("cpu_model", "cpu_governor", "cpu_smt", "cpu_turbo", "gpu_driver", "gpu_models")
-    assert [facts[name] for name in names] == [
-        "AMD EPYC 9B14 96-Core Processor", "performance", True, False, "550.54.15", ["NVIDIA H200", "NVIDIA H200"],
-    ]  # fmt: skip
+    expected = {
+        "cpu_model": "AMD EPYC 9B14 96-Core Processor",
+        "cpu_governor": "performance",
+        "cpu_smt": True,
+        "cpu_turbo": False,
+        "numa_nodes": 2,
+        "transparent_hugepages": "always",
+        "virtualised": True,
+        "gpu_driver": "550.54.15",
+        "gpu_models": ["NVIDIA H200", "NVIDIA H200"],
+    }
+    assert facts.items() >= expected.items()
 
 
 def test_turbo_is_read_from_the_switch_of_other_drivers_too(tmp_path: Path) -> None:
@@ -110,7 +165,8 @@ def test_turbo_is_read_from_the_switch_of_other_drivers_too(tmp_path: Path) -> N
 def test_a_fact_that_is_unknown_is_none_with_a_reason(tmp_path: Path) -> None:
     root = _machine(tmp_path, {"sys/devices/system/cpu/smt/active": "maybe\n"})
     facts = host.host_facts(root)
-    unknown = {"cpu_model", "cpu_governor", "cpu_smt", "cpu_turbo", "gpu_models", "gpu_driver"}
+    absent = {"cpu_model", "cpu_governor", "cpu_smt", "cpu_turbo", "gpu_models", "gpu_driver", "gpu_driver_cuda"}
+    unknown = absent | {"numa_nodes", "transparent_hugepages", "virtualised"}
     assert {name for name in unknown if facts[name] is None} == unknown
     assert unknown <= facts["reasons"].keys()
     assert facts["reasons"]["gpu_driver"] == "no NVIDIA driver is loaded"
@@ -128,9 +184,22 @@ def test_the_host_hash_moves_with_what_decides_comparability_alone() -> None:
     facts = host.host_facts()
     same = host.host_hash({**facts, "memory_bytes": 1, "python": "3.99", "reasons": {}}, {})
     assert same == host.host_hash(facts, {})
-    changed = [{**facts, name: "other"} for name in ("cpu_model", "cpuset", "cpu_governor", "kernel", "gpu_driver")]
+    deciding = ("cpu_model", "cpuset", "cpu_governor", "transparent_hugepages", "numa_nodes", "kernel", "gpu_driver")
+    changed = [{**facts, name: "other"} for name in deciding]
     hashes = {host.host_hash(facts, {}), host.host_hash(facts, {"room": 21}), *(host.host_hash(f, {}) for f in changed)}
-    assert len(hashes) == 7
+    assert len(hashes) == 2 + len(deciding)
+
+
+def test_the_page_names_every_fact_and_says_which_decide_comparability() -> None:
+    page = (Path(__file__).parents[1] / "docs/reference/results.md").read_text()
+    rows = re.findall(
+        r"^\| `(\w+)` \| (yes|no) \|", page.partition("\n## Host\n")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    facts = host.host_facts()
+    assert {name for name, _ in rows} == facts.keys() - {"reasons"}
+    for name, decides in rows:
+        changed = host.host_hash({**facts, name: "other"}, {}) != host.host_hash(facts, {})
+        assert changed == (decides == "yes"), name
 
 
 # --- git ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.inventory import Pin, installed, main_pins, parse_names, parse_pins, stack_entry, stacks_of
+from harness.inventory import (
+    ImageEntry,
+    ImageState,
+    Pin,
+    installed,
+    main_pins,
+    parse_names,
+    parse_pins,
+    stack_entry,
+    stacks_of,
+)
 from harness.model import HarnessError, Stack
 from harness.plugins import load
 
@@ -85,10 +95,11 @@ def test_an_executor_that_cannot_tell_is_a_problem_too() -> None:
 
 
 def test_every_installed_backend_is_listed_with_its_plugin_and_a_stack_shared_by_those_of_one_plugin() -> None:
-    entries = installed(load(), never)
+    entries = installed(load(), never, lambda backend: ImageEntry(ImageState.READY, backend.name))
     by_name = {entry.backend.name: entry for entry in entries}
     assert list(by_name) == sorted(by_name)
     assert by_name["eager"].plugin.distribution == "harness-pytorch"
     assert by_name["eager"].stack is by_name["sdpa"].stack
+    assert [entry.image.tag for entry in entries] == list(by_name)
     assert [stack.stack.name for stack in stacks_of(entries)] == sorted({entry.backend.stack.name for entry in entries})
     assert "torch" in [pin.name for pin in by_name["eager"].stack.main_pins]

@@ -26,10 +26,11 @@ class ScriptExecutor:
 
     name = "script"
 
-    def __init__(self, script: str) -> None:
+    def __init__(self, script: str, hidden: Ending | None = None) -> None:
         self.script = script
+        self.hidden = hidden
 
-    def provide(self, backend: Backend, progress: Progress) -> Provided:
+    def provide(self, backend: Backend, progress: Progress, device: str = "cpu") -> Provided:
         raise NotImplementedError
 
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ()) -> list[str]:
@@ -43,6 +44,9 @@ class ScriptExecutor:
 
     def ending(self, launch: LaunchSpec, returncode: int) -> Ending:
         return Ending(Status.CRASHED, f"ended with {returncode}")
+
+    def hidden_ending(self, launch: LaunchSpec) -> Ending | None:
+        return self.hidden
 
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         try:

@@ -101,3 +101,27 @@ def test_a_pickle_in_an_outputs_file_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "slot-0.npz", last_hidden_state=np.array([{"a": 1}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
         parity.read_outputs(tmp_path, 1)
+
+
+def test_what_stands_at_padding_counts_for_nothing() -> None:
+    mask = np.array([[[1, 1, 0]]])
+    reference = [{"logits": np.array([[[1.0], [2.0], [3.0]]], np.float32)}]
+    masked = parity.without_padding(reference, mask, ["logits"])
+    other_padding, other_token = np.array([[[1.0], [2.0], [np.nan]]]), np.array([[[1.0], [9.0], [3.0]]])
+    assert parity.judge(masked, [{"logits": other_padding}], "float32", "before").passed
+    assert not parity.judge(masked, [{"logits": other_token}], "float32", "before").passed
+    assert masked[0]["logits"].dtype == np.float32
+
+
+def test_outputs_of_two_dimensions_and_those_not_named_are_handled_too() -> None:
+    mask = np.array([[[1, 0]]])
+    masked = parity.without_padding(
+        [{"start_logits": np.ones((1, 2)), "pooled": np.ones((1, 4))}], mask, ["start_logits"]
+    )
+    assert np.isnan(masked[0]["start_logits"]).tolist() == [[False, True]]
+    assert np.isfinite(masked[0]["pooled"]).all()
+
+
+def test_without_a_mask_all_counts() -> None:
+    outputs = [{"logits": np.ones((1, 2))}]
+    assert parity.without_padding(outputs, None, ["logits"]) == outputs

@@ -177,6 +177,12 @@ def test_a_name_that_is_no_module_name_is_refused(name: str) -> None:
         (REGISTER.format("backend('include')"), "no backend can be named 'include'"),
         (REGISTER.format("backend('a', runner='m')"), "has the runner 'm'; write 'module:Class'"),
         (REGISTER.format("backend('a', supports=None)"), "has supports=None, which cannot be called"),
+        (REGISTER.format("backend('a', tasks=('fil-mask',))"), "has the task 'fil-mask'; did you mean 'fill-mask'?"),
+        (REGISTER.format("backend('a', tasks=())"), "has tasks=(); write a tuple of words, at least one"),
+        (REGISTER.format("backend('a', operations='forward')"), "has operations='forward'; write a tuple of words"),
+        (REGISTER.format("backend('a', dtypes=('float32',))"), "has dtypes=('float32',); write {'cpu': ('float32',)}"),
+        (REGISTER.format("backend('a', dtypes={'gpu': ('float32',)})"), "has the device 'gpu'; did you mean 'cpu'?"),
+        (REGISTER.format("backend('a', dtypes={'cpu': ('float23',)})"), "the dtype 'float23'; did you mean 'float32'?"),
         (
             REGISTER.format("Backend('a', 'pytorch', 'm:R', '')"),
             "has the stack 'pytorch', which is no harness.model.Stack",

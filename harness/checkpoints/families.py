@@ -126,16 +126,23 @@ class Family:
 
     `classes` are the Transformers classes whose weights, made one after the other with one seed, are stored in one file under
     the prefix given; a name that is there already is kept. So the base model (with its pooler) and every head that a task may
-    ask for find their weights in the same checkpoint, and no head is ever left to chance at load.
+    ask for find their weights in the same checkpoint, and no head is ever left to chance at load. config.json names the classes
+    that have a head, `architecture` first: so a task whose head is not there is refused by it.
     """
 
-    classes: tuple[tuple[str, str], ...]  # (class, prefix of its names)
-    architecture: str  # the class that config.json names
+    classes: tuple[tuple[str, str], ...]  # (class, prefix of its names); with a prefix it is a model without a head
+    architecture: str  # the class that config.json names first
     options: Mapping[str, FamilyOption]
     fixed: Mapping[str, Any] = field(default_factory=dict)  # config keys that are no options
     multiples: tuple[tuple[str, str, int], ...] = ()  # (whole, part, n): whole must be a multiple of n times part
     equal_lengths: tuple[str, ...] = ()  # options that must have as many numbers as each other
     width: str | None = None  # the option that `initializer_range` is chosen from, where it is not written
+
+    @property
+    def architectures(self) -> list[str]:
+        """What config.json says the checkpoint is of."""
+        with_heads = (name for name, prefix in self.classes if not prefix)
+        return list(dict.fromkeys((self.architecture, *with_heads)))
 
     def complete(self, written: Mapping[str, Value]) -> dict[str, Value]:
         """A value for every option: as written, else its default."""
@@ -243,6 +250,7 @@ FAMILIES: Mapping[str, Family] = {
             ("BertModel", "bert."),
             ("BertForPreTraining", ""),
             ("BertForSequenceClassification", ""),
+            ("BertForTokenClassification", ""),
             ("BertForQuestionAnswering", ""),
         ),
         architecture="BertForMaskedLM",
@@ -255,6 +263,7 @@ FAMILIES: Mapping[str, Family] = {
         classes=(
             ("DistilBertForMaskedLM", ""),
             ("DistilBertForSequenceClassification", ""),
+            ("DistilBertForTokenClassification", ""),
             ("DistilBertForQuestionAnswering", ""),
         ),
         architecture="DistilBertForMaskedLM",
@@ -297,7 +306,11 @@ FAMILIES: Mapping[str, Family] = {
         width="n_embd",
     ),
     "llama": Family(
-        classes=(("LlamaForCausalLM", ""), ("LlamaForSequenceClassification", "")),
+        classes=(
+            ("LlamaForCausalLM", ""),
+            ("LlamaForSequenceClassification", ""),
+            ("LlamaForTokenClassification", ""),
+        ),
         architecture="LlamaForCausalLM",
         options=_ROTARY,
         fixed=_ROTARY_FIXED,
@@ -305,7 +318,11 @@ FAMILIES: Mapping[str, Family] = {
         width="hidden_size",
     ),
     "mistral": Family(
-        classes=(("MistralForCausalLM", ""), ("MistralForSequenceClassification", "")),
+        classes=(
+            ("MistralForCausalLM", ""),
+            ("MistralForSequenceClassification", ""),
+            ("MistralForTokenClassification", ""),
+        ),
         architecture="MistralForCausalLM",
         options={**_ROTARY, "sliding_window": Whole(4096, 1, 1_048_576, nullable=True)},
         fixed=_ROTARY_FIXED,
@@ -313,7 +330,11 @@ FAMILIES: Mapping[str, Family] = {
         width="hidden_size",
     ),
     "qwen2": Family(
-        classes=(("Qwen2ForCausalLM", ""), ("Qwen2ForSequenceClassification", "")),
+        classes=(
+            ("Qwen2ForCausalLM", ""),
+            ("Qwen2ForSequenceClassification", ""),
+            ("Qwen2ForTokenClassification", ""),
+        ),
         architecture="Qwen2ForCausalLM",
         options=_ROTARY,
         fixed={**_ROTARY_FIXED, "use_sliding_window": False},

@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from harness import cache
 from harness.checkpoints import hub_client, memory
 from harness.checkpoints.files import CONFIG, parse_config, read_config, require_checkpoint, select
-from harness.checkpoints.hub_client import HubFile, Snapshot
+from harness.checkpoints.hub_client import Snapshot
 from harness.checkpoints.mend import mended_config
 from harness.checkpoints.records import Identity, Maker, Progress
+from harness.hub.answers import HubFile
 from harness.model import HarnessError, Record
 
 _DEFAULT_REVISION = "main"

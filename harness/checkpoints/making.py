@@ -16,7 +16,7 @@ from harness.checkpoints.mend import mended_config
 from harness.checkpoints.records import Maker
 from harness.model import HarnessError
 
-RECIPE = 1
+RECIPE = 2
 """Raised when the maker would make other weights of the same spec; checkpoints of an older recipe are made anew."""
 
 

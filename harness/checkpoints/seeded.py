@@ -75,7 +75,7 @@ def _config(family: str, values: Mapping[str, Value]) -> dict[str, Any]:
     options = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items() if name != "seed"
     }
-    return {"model_type": family, "architectures": [table.architecture], **table.fixed, **options}
+    return {"model_type": family, "architectures": table.architectures, **table.fixed, **options}
 
 
 def _spec(family: Family, config: Mapping[str, Any], seed: Value) -> dict[str, Any]:

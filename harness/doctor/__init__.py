@@ -1,6 +1,6 @@
 """Says what this machine can run, what is missing, and what mends it: `harness doctor`.
 
-`examine` reads (host.py, cgroups.py), tries (trials.py) and lets each check judge (checks.py).
+`examine` reads (host.py, and the control groups), tries (trials.py) and lets each check judge (checks.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-
-from harness import host
-from harness.doctor import cgroups, checks, trials
+from harness import cgroups, host
+from harness.doctor import checks, trials
 from harness.doctor.checks import Check, Finding, System
 from harness.inventory import BackendEntry, stacks_of
 
@@ -36,13 +34,13 @@ def examine(
         checks.compiler(trials.build_extension(results, system.include), [each.backend for each in backends], system),
         checks.cache_disk(trials.read_disk(cache), stacks),
         checks.results_disk(trials.read_disk(results)),
-        checks.memory(_available_bytes(root), cgroups.memory_limit_bytes(root), len(backends)),
+        checks.memory(cgroups.memory_available_bytes(root), cgroups.memory_limit_bytes(root), len(backends)),
         checks.processors(facts, cgroups.cpu_limit(root)),
         checks.governor(facts, system),
         checks.load(os.getloadavg(), facts["cpu_logical_cores"]),
         checks.steadiness(trials.time_arithmetic()),
         checks.nvidia(facts, count_nvidia_cards(root), (root / "dev/nvidiactl").exists(), system),
-        checks.docker(trials.ask_docker(), system),
+        checks.docker(trials.ask_docker(), backends, system),
     ]
 
 
@@ -74,12 +72,6 @@ def _pci(device: Path, name: str) -> str:
         return (device / name).read_text().strip()
     except OSError:
         return ""
-
-
-def _available_bytes(root: Path) -> int:
-    available: int = psutil.virtual_memory().available
-    left = cgroups.memory_left_bytes(root)
-    return available if left is None else min(available, left)
 
 
 def _is_debian() -> bool:

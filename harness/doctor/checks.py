@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.doctor.trials import Build, Disk, Engine, Steadiness
-from harness.inventory import BackendEntry, StackEntry
+from harness.inventory import BackendEntry, ImageState, StackEntry
 from harness.model import Backend, Protocol
 from harness.spelling import listed
 
@@ -290,15 +290,21 @@ def nvidia(machine: Mapping[str, Any], cards: int, has_device: bool, system: Sys
     return found(Finding.OK, seen=seen, meaning="cells of device cuda can run where their stack is a CUDA build")
 
 
-def docker(engine: Engine, system: System) -> Check:
-    """The container engine: of use later."""
-    facts = {"has_client": engine.has_client, "engine_version": engine.version, "error": engine.error}
-    meaning = "nothing for now: images are not used yet, stacks run in virtual environments"
-    found = partial(Check, "Docker", meaning=meaning, facts=facts)
-    if engine.version is not None:
-        return found(Finding.OK, seen=f"engine {engine.version} answers")
-    seen = str(engine.error) if engine.has_client else "there is no command `docker`"
-    return found(Finding.WARNING, seen=seen, remedy=_docker_remedy(engine, system))
+def docker(engine: Engine, backends: Sequence[BackendEntry], system: System) -> Check:
+    """The container engine, and what it has of the backends' images. Without it, runs work all the same."""
+    states = {each.backend.name: each.image.state for each in backends}
+    facts = {"has_client": engine.has_client, "engine_version": engine.version, "error": engine.error, "images": states}
+    found = partial(Check, "Docker", facts=facts)
+    if engine.version is None:
+        seen = str(engine.error) if engine.has_client else "there is no command `docker`"
+        meaning = "stacks run in virtual environments, not in containers"
+        return found(Finding.WARNING, seen=seen, meaning=meaning, remedy=_docker_remedy(engine, system))
+    seen = f"engine {engine.version} answers"
+    waiting = [f"{name} ({state})" for name, state in states.items() if state is not ImageState.READY]
+    if waiting:
+        meaning = f"backends run in containers; a run builds, where it can, the images it needs: not ready are {listed(waiting)}"
+        return found(Finding.OK, seen=seen, meaning=meaning)
+    return found(Finding.OK, seen=seen, meaning="backends run in containers; every image is ready")
 
 
 def _docker_remedy(engine: Engine, system: System) -> str:

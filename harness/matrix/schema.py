@@ -10,29 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from harness.matrix.source import Node, shown
-from harness.model import WORKLOAD_AXES, Backend, Cell, InputSpec, Option, OptionValue, Protocol
+from harness.model import CHOICES, WORKLOAD_AXES, Backend, Cell, InputSpec, Option, OptionValue, Protocol
 from harness.spelling import did_you_mean, listed
 
 TOP_LEVEL_KEYS = ("name", "description", "defaults", "matrix", "protocol")
-
-CHOICES: Mapping[str, tuple[OptionValue, ...]] = {
-    "task": (
-        "feature-extraction",
-        "text-classification",
-        "token-classification",
-        "fill-mask",
-        "question-answering",
-        "text-generation",
-        "text2text-generation",
-        "image-classification",
-    ),
-    "operation": ("forward",),
-    "dtype": ("float32", "bfloat16", "float16"),
-    "device": ("cpu", "cuda"),
-    "compile_cache": ("cold", "warm"),
-}
-"""Axes whose values are words known to the harness. What of them a backend can run, its `supports` says."""
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -172,8 +153,8 @@ def _text(keys: Mapping[str, Node], key: str, default: str) -> str:
 
 
 def _must_be(error: ValidationError) -> str:
-    """Pydantic's message about the first fault, turned to follow "... is 0; "."""
-    return error.errors()[0]["msg"].replace("Input should", "it must", 1)
+    """Pydantic's messages, one for each kind of value that is allowed, turned to follow "... is 0; "."""
+    return "it must " + " or ".join(fault["msg"].removeprefix("Input should ") for fault in error.errors())
 
 
 # --- axes -----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from harness.inventory import BackendEntry, Pin, StackEntry, stacks_of
+from harness.inventory import BackendEntry, ImageEntry, Pin, StackEntry, stacks_of
 from harness.model import Option
 from harness.plugins import Provenance
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.spelling import listed
 
 MOST_PINS = 8
 """Pins of a stack in the table. The page of one backend has them all."""
@@ -59,6 +60,10 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
         "runner": entry.backend.runner,
         "plugin": {"distribution": entry.plugin.distribution, "version": entry.plugin.version},
         "stack": _stack_row(entry.stack),
+        "image": {"state": entry.image.state, "tag": entry.image.tag, "reason": entry.image.reason},
+        "tasks": list(entry.backend.tasks),
+        "operations": list(entry.backend.operations),
+        "dtypes": {device: list(dtypes) for device, dtypes in entry.backend.dtypes.items()},
         "options": [_option_row(option) for option in entry.backend.options],
         "expects": dict(entry.backend.expects),
         "system_packages": list(entry.backend.system_packages),
@@ -69,8 +74,8 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
 
 
 def _backend_rows(entries: Sequence[BackendEntry]) -> Iterator[Row]:
-    names = [(each.backend.name, each.backend.stack.name) for each in entries]
-    heading, *labels = _aligned([("backend", "stack"), *names])
+    names = [(each.backend.name, each.backend.stack.name, str(each.image.state)) for each in entries]
+    heading, *labels = _aligned([("backend", "stack", "image"), *names])
     yield Row(heading, remark="plugin", style="bold")
     for label, entry in zip(labels, entries, strict=True):
         yield Row(label, remark=_plugin_words(entry.plugin))
@@ -85,8 +90,8 @@ def _stack_rows(stacks: Sequence[StackEntry]) -> Iterator[Row]:
         yield Row(label, remark=told, style="yellow" if each.problem else "")
 
 
-def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Labels of two words each, all of one width."""
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Labels of several words each, all of one width."""
     clean = [tuple(map(plain, row)) for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*clean, strict=True)]
     return ["  ".join(set_cell_size(*cell) for cell in zip(row, widths, strict=True)) + " " for row in clean]
@@ -124,9 +129,19 @@ def _facts(entry: BackendEntry) -> Iterator[tuple[str, str]]:
     yield "runner", entry.backend.runner
     yield "stack", stack.name
     yield "environment", f"made: {entry.stack.made}" if entry.stack.made else entry.stack.problem or NOT_MADE
+    yield "image", _image_words(entry.image)
     yield "main versions", "unknown" if entry.stack.problem else _pins_words(entry.stack.main_pins)
     yield "system packages", ", ".join(entry.backend.system_packages) or "none"
+    yield "tasks", listed(entry.backend.tasks)
+    yield "operations", listed(entry.backend.operations)
+    for device, dtypes in entry.backend.dtypes.items():
+        yield f"dtypes on {device}", listed(dtypes)
     yield "expects", _expectations(entry.backend.expects)
+
+
+def _image_words(image: ImageEntry) -> str:
+    named = f"{image.state}: {image.tag}" if image.tag else str(image.state)
+    return f"{named} ({image.reason})" if image.reason else named
 
 
 def _expectations(expects: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """One flat row per result, for spreadsheets and scripts. docs/reference/results.md describes the columns.
 
-Unknown is null (JSON) or an empty field (CSV), never 0. What is a mapping in the record is one column of JSON text.
+Unknown is null (JSON) or an empty field (CSV), never 0. What is a mapping or a list in the record is one column of JSON text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.model import HarnessError, Result
+from harness.model import HarnessError, ImportedResult, Result
 from harness.spelling import did_you_mean
 
 Row = dict[str, Any]
@@ -42,27 +42,45 @@ COLUMNS: Mapping[str, str] = {
     **_from("metadata", "requested", "effective", "versions"),
     "reasons": "measurements.reasons",
     "schema_version": "schema_version",
+    **_from("measurements", "energy_j_per_call", "energy_j_per_item", "idle_power_w"),
+    **_from("measurements.monitoring", "gpu_uuid", "gpu_utilisation_mean", "gpu_memory_peak_bytes", "gpu_power_mean_w"),
+    **_from("measurements.monitoring", "gpu_temperature_peak_c", "gpu_sm_clock_mean_hz", "gpu_throttle_reasons"),
+    "gpu_foreign_processes": "measurements.monitoring.gpu_foreign_processes",
+    **_from("measurements", "blocks", "rounds", "disturbed_rounds", "compilations"),
+    **_from("measurements", "median_ci_low_s", "median_ci_high_s", "ratio_ci_low", "ratio_ci_high", "verdict"),
+    **_from("measurements", "p50_s", "p90_s", "p95_s", "p99_s"),
+    **_from("measurements", "ratio_confidence", "blocks_needed", "break_even_ci_low_calls", "break_even_ci_high_calls"),
+    **_from("metadata", "schedule", "schedule_reason"),
+    "peak_allocated_bytes": "measurements.peak_allocated_bytes",
+    "origin": "origin.tool",
+    "lacks": "lacks",
+    **_from("config", "padding", "image_size"),
+    "rates": "measurements.rates",
 }
 """Column -> where a result has it. The order is part of the format: new columns come at the end."""
 
-
-def row(result: Result) -> Row:
-    """A result's columns, in order."""
-    return {column: _value(result, path) for column, path in COLUMNS.items()}
+_OF_IMPORTED: Mapping[str, str] = {**COLUMNS, "timestamp": "timestamp"}
+"""The same for results of other tools, which have nothing of most of them."""
 
 
-def export(results: Iterable[Result], form: str) -> Iterator[str]:
+def row(result: Result | ImportedResult) -> Row:
+    """A result's columns, in order; null for what its record has no such field for."""
+    paths = COLUMNS if isinstance(result, Result) else _OF_IMPORTED
+    return {column: _value(result, path) for column, path in paths.items()}
+
+
+def export(results: Iterable[Result | ImportedResult], form: str) -> Iterator[str]:
     """Lines of text, newline included, as `csv` (headings first) or `jsonl`. Raises HarnessError for any other form."""
     if form not in FORMATS:
         raise HarnessError(f"no export format {form!r}: give {' or '.join(FORMATS)}{did_you_mean(form, FORMATS)}")
     return FORMATS[form](map(row, results))
 
 
-def _value(result: Result, path: str) -> Any:
+def _value(result: Result | ImportedResult, path: str) -> Any:
     value: Any = result
     for name in path.split("."):
-        value = None if value is None else getattr(value, name)
-    return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, Mapping) else value
+        value = getattr(value, name, None)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, (Mapping, list)) else value
 
 
 def _jsonl(rows: Iterable[Row]) -> Iterator[str]:

@@ -6,15 +6,18 @@ are missing.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rich.text import Text
 
-from harness.model import Cell, PlannedCell, Result, Status
+from harness.model import Calibration, Cell, Measurements, PlannedCell, Result, Status
 from harness.report import units
+from harness.report.calibration import beside_verdicts
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.tasks import TASKS, Kind
 
 NOTHING = "—"
 BEST = "★"
@@ -25,12 +28,21 @@ LONGEST_REASON = 200
 Item = TypeVar("Item")
 
 
-def render_results(results: Iterable[Result], width: int = 80, colour: bool = False) -> str:
-    """Every workload of these results, in order of first appearance, each compared within itself."""
+def render_results(
+    results: Iterable[Result],
+    width: int = 80,
+    colour: bool = False,
+    calibrations: Mapping[str, Calibration] | None = None,
+) -> str:
+    """Every workload of these results, in order of first appearance, each compared within itself.
+
+    `calibrations`: by host_hash, what is known of the machines.
+    """
     workloads = _grouped(results, _comparable)
     titles = Counter(map(_title, workloads))
     notes = _Notes()
-    lines = [line for each in workloads for line in _workload(each, notes, width, titles[_title(each)] > 1)]
+    known = calibrations or {}
+    lines = [line for each in workloads for line in _workload(each, notes, width, titles[_title(each)] > 1, known)]
     foot = [*notes.lines(width), *_legend(workloads, width)] if workloads else [Text("No results.")]
     return to_string([*lines, *foot], width, colour)
 
@@ -63,13 +75,16 @@ def _comparable(result: Result) -> Hashable:
     return result.config.workload_key, hashes.host_hash, hashes.protocol_hash
 
 
-def _workload(results: Sequence[Result], notes: _Notes, width: int, is_ambiguous: bool) -> list[Text]:
+def _workload(
+    results: Sequence[Result], notes: _Notes, width: int, is_ambiguous: bool, known: Mapping[str, Calibration]
+) -> list[Text]:
     ranked = sorted((result for result in results if result.status is Status.OK), key=_rank)
     unranked = sorted((result for result in results if result.status is not Status.OK), key=_rank)
     rows = [*_heading(results), *_ranked_rows(ranked, notes), *_unranked_rows(unranked, notes)]
     return [
         *paragraph(_title(results)[0], width, style="bold"),
         *_details(results, width, is_ambiguous),
+        *(line for sentence in _calibration(results, known) for line in paragraph(sentence, width)),
         *(line for sentence in _verdict(ranked) for line in paragraph(sentence, width, style="bold")),
         Text(),
         *table(rows, width),
@@ -105,7 +120,7 @@ def _facts(cell: Cell) -> str:
         cell.task,
         "" if cell.operation == "forward" else cell.operation,
         f"batch {cell.batch_size}",
-        f"sequence {cell.sequence_length}",
+        _shape(cell),
         cell.dtype,
         cell.device,
         _counted(cell.threads, "thread"),
@@ -114,8 +129,17 @@ def _facts(cell: Cell) -> str:
     return plain(" · ".join(filter(None, facts)))
 
 
+def _shape(cell: Cell) -> str:
+    """Of one input: a sequence length means nothing where the task or the axes tell that it is an image."""
+    if cell.image_size:
+        return f"images {cell.image_size} x {cell.image_size}"
+    if cell.task in TASKS and TASKS[cell.task].inputs is Kind.IMAGE:
+        return ""
+    return f"sequence {cell.sequence_length}" + ("" if cell.padding == "none" else f" · padding {cell.padding}")
+
+
 def _details(results: Sequence[Result], width: int, is_ambiguous: bool) -> list[Text]:
-    texts = [_facts(results[0].config), *_indication(results)]
+    texts = [_facts(results[0].config), *_basis(results), *_schedule(results)]
     if is_ambiguous:
         hashes = results[0].metadata.hashes
         told = (results[0].config.checkpoint, f"host {hashes.host_hash[:12]}", f"protocol {hashes.protocol_hash[:12]}")
@@ -123,12 +147,49 @@ def _details(results: Sequence[Result], width: int, is_ambiguous: bool) -> list[
     return [line for text in texts for line in paragraph(text, width)]
 
 
-def _indication(results: Sequence[Result]) -> Iterator[str]:
-    """How little the numbers rest on: a verdict takes intervals over launches."""
-    counts = [result.measurements.launches for result in results if _is_timed(result)]
-    if counts:
-        fewest = f"{min(counts)} to " if min(counts) < max(counts) else ""
-        yield f"indicative: {fewest}{_counted(max(counts), 'launch', 'launches')}, no verdict"
+def _basis(results: Sequence[Result]) -> Iterator[str]:
+    """What the numbers rest on, and what disturbed them."""
+    timed = [result.measurements for result in results if _is_timed(result)]
+    if not timed:
+        return
+    launches = _range([numbers.launches for numbers in timed], "launch", "launches")
+    confidence = next((numbers.ratio_confidence for numbers in timed if numbers.ratio_confidence), None)
+    if any(numbers.verdict == "indicative" for numbers in timed):
+        yield f"indicative: {launches}, no verdict"
+    elif confidence is None:
+        yield f"{launches}, nothing compared"
+    else:
+        yield f"{launches}; {_certainty(confidence)}"
+    yield from _disturbances(timed)
+
+
+def _range(counts: Sequence[int], word: str, words: str) -> str:
+    fewest = f"{min(counts)} to " if min(counts) < max(counts) else ""
+    return fewest + _counted(max(counts), word, words)
+
+
+def _certainty(confidence: float) -> str:
+    together = "" if math.isclose(confidence, 0.95) else " each, 95 % all together"
+    return f"intervals of {100 * confidence:.4g} %{together}"
+
+
+def _disturbances(timed: Sequence[Measurements]) -> Iterator[str]:
+    disturbed = sum(numbers.disturbed_rounds for numbers in timed)
+    if disturbed:
+        yield f"{disturbed} of {sum(numbers.rounds for numbers in timed)} rounds were disturbed and are left out"
+
+
+def _calibration(results: Sequence[Result], known: Mapping[str, Calibration]) -> Iterator[str]:
+    """Beside verdicts only: an indication is weaker than any noise floor."""
+    found = known.get(results[0].metadata.hashes.host_hash)
+    if found and any(result.measurements.ratio_confidence for result in results):
+        yield beside_verdicts(found)
+
+
+def _schedule(results: Sequence[Result]) -> Iterator[str]:
+    told = next((result.metadata for result in results if result.metadata.schedule == "sequential"), None)
+    if told:
+        yield plain(f"not interleaved, launches followed one another: {told.schedule_reason}")
 
 
 def _verdict(ranked: Sequence[Result]) -> Iterator[str]:
@@ -146,26 +207,62 @@ def _baseline(results: Sequence[Result]) -> Result | None:
 
 
 def _lead(best: Result, second: Result, baseline: Result | None) -> Iterator[str]:
-    ratio = best.measurements.ratio_to_baseline
-    if baseline is None or best is baseline or ratio is None:
-        times = units.ratio(_latency(second) / _latency(best))
-        yield f"{best.config.label} leads: {second.config.label} takes {times} as long ({_latencies(second, best)})."
+    """The best against the baseline, or what comes second where that is the best; by the verdict, where there is one."""
+    compared = second if best is baseline else best
+    verdict = compared.measurements.verdict
+    if baseline is None or compared.measurements.ratio_to_baseline is None:
+        yield _longer(best, second)
+    elif verdict in _TIES:
+        yield _TIES[verdict].format(compared.config.label, baseline.config.label) + f": {_ratio(compared)}."
+    elif best is baseline:
+        yield _longer(best, second)
     else:
-        times = units.ratio(ratio)
-        yield f"{best.config.label} leads: {times} as fast as {baseline.config.label} ({_latencies(best, baseline)})."
+        how = "is faster" if verdict == "faster" else "leads"
+        yield f"{best.config.label} {how}: {_ratio(best)} as fast as {baseline.config.label} ({_latencies(best, baseline)})."
         yield from _pay_back(best, baseline)
+
+
+_TIES: Mapping[str | None, str] = {
+    "equivalent": "{} and {} are equivalent",
+    "no_difference_shown": "No difference is shown between {} and {}",
+}
+
+
+def _longer(best: Result, second: Result) -> str:
+    times = units.ratio(_latency(second) / _latency(best))
+    return f"{best.config.label} leads: {second.config.label} takes {times} as long ({_latencies(second, best)})."
+
+
+def _ratio(result: Result) -> str:
+    """As `1.84× (1.792 to 1.891)`."""
+    ratio, interval = result.measurements.ratio_to_baseline, _interval(result.measurements)
+    assert ratio is not None, "asked of compared results only"
+    return units.ratio(ratio) + (f" ({interval})" if interval else "")
+
+
+def _interval(numbers: Measurements) -> str:
+    if numbers.ratio_ci_low is None or numbers.ratio_ci_high is None:
+        return ""
+    return units.interval(numbers.ratio_ci_low, numbers.ratio_ci_high)
 
 
 def _pay_back(best: Result, baseline: Result) -> Iterator[str]:
     kind, _, calls = (best.measurements.break_even or "").partition(" ")
+    interval = _break_even_interval(best.measurements)
     sentences = {
         "always": "it leads from the first call on",
-        "after": f"it leads from call {_counted_calls(calls)} on",
+        "after": f"it leads from call {_counted_calls(calls)} on" + (f" ({interval})" if interval else ""),
         "until": f"it leads up to call {_counted_calls(calls)} only",
         "never": "it never leads",
     }
     if kind in sentences:
         yield f"Cold start included{_cold_starts(best, baseline)}, {sentences[kind]}."
+
+
+def _break_even_interval(numbers: Measurements) -> str:
+    """As `240 to 410`, or `240 to never`; empty where not even the lower end is known."""
+    low, high = numbers.break_even_ci_low_calls, numbers.break_even_ci_high_calls
+    return "" if low is None else f"{units.count(low)} to {'never' if high is None else units.count(high)}"
 
 
 def _cold_starts(best: Result, baseline: Result) -> str:
@@ -243,6 +340,15 @@ def _ranked_rows(ranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
         is_best = is_contest and position == 0
         status = f"{result.status} {BEST}" if is_best else str(result.status)
         yield Row(plain(result.config.label), (*_numbers(result, notes), status), style="bold green" if is_best else "")
+        yield from _certain(result.measurements)
+
+
+def _certain(numbers: Measurements) -> Iterator[Row]:
+    """Verdict and intervals, in a line below the numbers."""
+    interval, break_even = _interval(numbers), _break_even_interval(numbers)
+    if numbers.verdict and interval:
+        words = f"{numbers.verdict.replace('_', ' ')}: {interval}"
+        yield Row("", remark=words + (f" · break-even: {break_even}" if break_even else ""), style="dim")
 
 
 def _unranked_rows(unranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
@@ -295,6 +401,7 @@ def _legend(workloads: Sequence[Sequence[Result]], width: int) -> list[Text]:
     told = (
         f"ratio: {baseline}'s steady latency over this one's, above 1 is faster · "
         f"break-even: the call from which this one is ahead of {baseline}, cold start included · "
+        f"a to b: interval · "
         f"parity: largest difference from the reference · {BEST} lowest latency · {NOTHING} not applicable or not known"
     )
     return paragraph(told, width, style="dim")

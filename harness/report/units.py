@@ -28,6 +28,17 @@ def ratio(value: float) -> str:
     return f"{significant(value, 3) if value >= 10 else f'{value:.2f}'}×"
 
 
+def interval(low: float, high: float) -> str:
+    """Both ends of a ratio's, as `0.996 to 1.004`: a digit more than the ratio, since 1.00 may be either side of 1."""
+    return f"{_end(low)} to {_end(high)}"
+
+
+def _end(value: float) -> str:
+    if value < 0.01:
+        return exponent(value)
+    return f"{value:.3f}" if value < 10 else significant(value, 4)
+
+
 def difference(value: float) -> str:
     """As `1.1e-5`, `0.52`; zero is `0`, and what is no number is called what it is."""
     if value == 0 or not math.isfinite(value):

@@ -9,7 +9,8 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 
 import filelock
@@ -18,6 +19,9 @@ from harness.model import HarnessError
 
 LOCK_TIMEOUT_S = 60.0
 """Far more than any write takes; only a stopped process holds the lock for longer."""
+
+COPIED_BYTES = 8 << 20
+"""At once, from file to file."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -64,6 +68,22 @@ def append(path: Path, data: bytes) -> None:
             _append_whole(file.fileno(), data)
         if is_new:
             _sync_folder(path.parent)
+
+
+def append_ranges(path: Path, first: bytes, ranges: Iterable[tuple[Path, int, int]]) -> None:
+    """Add bytes at the end, then parts of other files, (file, from, to), each ended by a newline; as `append`, all or none."""
+    make_folder(path.parent)
+    with explained(path), path.open("ab", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            file.write(first)
+            for source, start, end in ranges:
+                _append_range(file, source, start, end)
+            os.fsync(file.fileno())
+        except BaseException:
+            os.ftruncate(file.fileno(), size)
+            raise
+        _sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -136,6 +156,23 @@ def _append_whole(descriptor: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(descriptor, size)
         raise
+
+
+def _append_range(target: FileIO, source: Path, start: int, end: int) -> None:
+    with explained(source), source.open("rb") as file:
+        file.seek(start)
+        while start < end:
+            chunk = file.read(min(end - start, COPIED_BYTES))
+            if not chunk:
+                raise HarnessError(
+                    f"{source} became shorter while it was read: let nobody else write there, and merge again"
+                )
+            written = memoryview(chunk)
+            while written:
+                written = written[target.write(written) :]
+            start += len(chunk)
+    if not chunk.endswith(b"\n"):
+        target.write(b"\n")
 
 
 def _sync_folder(folder: Path) -> None:

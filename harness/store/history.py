@@ -49,7 +49,7 @@ class History:
         self.catch_up()
 
     def _take(self, line: bytes) -> None:
-        if not line.endswith(b"\n") and _is_torn(line):
+        if not line.endswith(b"\n") and is_torn(line):
             self._tail = line  # read again next time: its writer may be at it just now
             return
         self._tail = b""
@@ -75,7 +75,7 @@ class History:
         return b"\n" if self._unended else b""
 
 
-def _is_torn(text: bytes) -> bool:
+def is_torn(text: bytes) -> bool:
     """Whether a text is the beginning of one of our lines, and not all of it."""
     if not (text.startswith(_OPENING) or _OPENING.startswith(text)):
         return False

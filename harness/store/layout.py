@@ -13,6 +13,10 @@ from harness.model import Cell, Result
 HISTORY = "history.jsonl"
 LOCK = ".lock"
 LAUNCH = "launch.json"
+LATEST = "latest"
+LAUNCHES = "launches"
+BLOCKS = "blocks"
+IMPORTED = "imported"
 
 _LONGEST = 80
 """Characters of one part of a name: three parts, a time and a temporary suffix stay below the file systems' 255 bytes."""
@@ -39,12 +43,22 @@ def latest_file(cell: Cell) -> str:
     """`latest/{task}/{org}/{model}/{params}.json`; the short key in params keeps look-alikes apart."""
     shape = f"b{cell.batch_size}_s{cell.sequence_length}_{cell.dtype}_{cell.device}_t{cell.threads}"
     params = f"{_cleaned(cell.label)}_{_cleaned(shape)}_{cell.short_key}"
-    return "/".join(("latest", safe_name(cell.task), *model_names(cell.model), f"{params}.json"))
+    return "/".join((LATEST, safe_name(cell.task), *model_names(cell.model), f"{params}.json"))
 
 
 def launch_folder(key: str, launch_id: str) -> str:
     """`launches/{key}/{launch_id}`."""
-    return f"launches/{key}/{launch_id}"
+    return f"{LAUNCHES}/{key}/{launch_id}"
+
+
+def block_folder(block_id: str) -> str:
+    """`blocks/{block_id}`."""
+    return f"{BLOCKS}/{block_id}"
+
+
+def imported_file(key: str) -> str:
+    """`imported/{key}.json`."""
+    return f"{IMPORTED}/{key}.json"
 
 
 def model_names(source: str) -> tuple[str, str]:

@@ -1,16 +1,18 @@
 """The results directory. The history is the truth; a run's file and `latest/` are views of it for people and tools.
 
-Writers of several processes take turns by a lock file. Within a turn the views are written first and the history last, so
-that a kill in between costs at most this one result, which resume then measures again.
+Writers of several processes take turns by a lock file. Within a turn `latest/` is written first and the history last, so that a
+kill in between costs at most this one result, which resume then measures again. A run's file is written when the run has ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from harness.model import HarnessError, Hashes, LaunchRecord, Result, Status
-from harness.store import durable, layout, records
+from harness.model import HarnessError, Hashes, ImportedResult, LaunchRecord, Result, Status
+from harness.store import durable, layout, records, runs
 from harness.store.history import History
 
 
@@ -20,24 +22,25 @@ class ResultStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._history = History(root / layout.HISTORY)
-        self._begun: dict[tuple[str, str], str] = {}  # (run, model) -> the run file's first choice of name
+        self._begun: dict[runs.Owner, runs.OpenRun] = {}  # those that this store has added results of
         self._ok: dict[Hashes, Result] = {}  # newest, of the first `_indexed` results of the history
         self._indexed = 0
 
     @classmethod
     def open(cls, root: Path) -> Self:
         """For writing: the folder is made, and whatever would stop the first result (no permission, no room, an unreadable
-        or newer history) is a HarnessError now."""
+        or newer history) is a HarnessError now. Runs that were killed get their files."""
         durable.check_writable(root)
         store = cls(root)
         store._history.catch_up()
+        store._finish_killed_runs()
         return store
 
     @classmethod
     def existing(cls, root: Path) -> Self:
-        """For reading: nothing is made or written. A folder without a history is a HarnessError."""
+        """For reading: nothing is made or written. A folder without a history and without imported results is a HarnessError."""
         store = cls(root)
-        if not durable.exists(store._history.path):
+        if not durable.exists(store._history.path) and not durable.exists(root / layout.IMPORTED):
             raise HarnessError(
                 f"{root} holds no {layout.HISTORY}: give the folder that `harness run --results` wrote to"
             )
@@ -53,16 +56,28 @@ class ResultStore:
         ]
 
     def add(self, result: Result) -> None:
-        """Store a result: in its run's file, as the latest of its key, in the history. On disk when this returns."""
+        """Store a result: as the latest of its key, in the history. On disk when this returns.
+
+        Its run's file is written by `finish_runs`.
+        """
         line = records.to_line(result)
         latest = self.root / layout.latest_file(result.config)
         with durable.locked(self.root / layout.LOCK):
             self._history.catch_up()
-            run_file, run = self._run_of(result)
             _check_replaceable(Result, latest)
-            durable.replace_file(run_file, records.run_to_text({**run, result.key: result}))
+            if (owner := runs.owner_of(result)) not in self._begun:
+                self._begun[owner] = runs.begin(self.root, result)
             durable.replace_file(latest, records.to_text(result))
             self._history.append(line)
+
+    def finish_runs(self) -> None:
+        """Write the files of the runs that results were added of: they have ended."""
+        if not self._begun:
+            return
+        with durable.locked(self.root / layout.LOCK):
+            self._history.catch_up()
+            for owner in list(self._begun):
+                self._begun.pop(owner).finish(self._history.results)
 
     def history(self) -> list[Result]:
         """Every result ever, in order of writing."""
@@ -70,8 +85,12 @@ class ResultStore:
         return list(self._history.results)
 
     def results(self) -> list[Result]:
-        """The newest result of each key, in order of the keys' first appearance."""
-        return list({result.key: result for result in self.history()}.values())
+        """The newest result of each key on each host, in order of first appearance."""
+        return _newest(self.history(), lambda result: (result.key, result.metadata.hashes.host_hash))
+
+    def latest(self) -> list[Result]:
+        """The newest result of each key, of whatever host: what `latest/` holds."""
+        return _newest(self.history(), lambda result: result.key)
 
     def find(self, hashes: Hashes) -> Result | None:
         """The newest result that was ok and has all four hashes: what resume takes instead of measuring."""
@@ -88,6 +107,10 @@ class ResultStore:
         durable.make_folder(folder)
         return folder
 
+    def block_folder(self, block_id: str) -> Path:
+        """The folder of what belongs to a block as a whole, made by who writes there."""
+        return self.root / layout.block_folder(block_id)
+
     def add_launch(self, record: LaunchRecord) -> None:
         """Store a launch's record beside its samples; a record of the same launch is replaced."""
         path = self.launch_folder(record.hashes.key, record.launch_id) / layout.LAUNCH
@@ -100,17 +123,40 @@ class ResultStore:
         found = [records.read(LaunchRecord, path) for path in paths]
         return sorted(found, key=lambda record: (record.started_at, record.launch_id))
 
-    def _run_of(self, result: Result) -> tuple[Path, records.Run]:
-        """The file of the result's run and model, and what it holds already."""
-        owner = _owner(result)
-        first_choice = self._begun.setdefault(owner, layout.run_file(result))
-        paths = (self.root / name for name in layout.alternatives(first_choice))
-        runs = ((path, records.read_run(path) if durable.exists(path) else {}) for path in paths)
-        return next((path, run) for path, run in runs if all(_owner(stored) == owner for stored in run.values()))
+    def add_imported(self, result: ImportedResult) -> bool:
+        """Store a result of another tool; False where it is there already."""
+        path = self.root / layout.imported_file(result.key)
+        if durable.exists(path):
+            return False
+        durable.replace_file(path, records.to_text(result))
+        return True
+
+    def imported(self) -> list[ImportedResult]:
+        """The results of other tools, by tool, file and entry."""
+        found = (records.read(ImportedResult, path) for path in self.root.glob(layout.imported_file("*")))
+        return sorted(found, key=lambda each: (each.origin.tool, each.origin.file, each.origin.entry, each.key))
+
+    def _finish_killed_runs(self) -> None:
+        if not runs.has_unfinished(self.root):
+            return
+        with durable.locked(self.root / layout.LOCK):
+            for run in runs.killed(self.root):
+                run.finish(self._history.results)
 
 
-def _owner(result: Result) -> tuple[str, str]:
-    return result.metadata.run_id, result.config.model
+def measured_at(result: Result) -> datetime:
+    """When, to compare with results of other machines."""
+    return datetime.fromisoformat(result.metadata.timestamp)
+
+
+def _newest(results: Iterable[Result], place: Callable[[Result], Hashable]) -> list[Result]:
+    """By time, as results of other machines may have been merged in later; of equal times the one written last."""
+    newest = dict[Hashable, Result]()
+    for result in results:
+        known = newest.get(place(result))
+        if known is None or measured_at(result) >= measured_at(known):
+            newest[place(result)] = result
+    return list(newest.values())
 
 
 def _check_replaceable(kind: type[records.Stored], path: Path) -> None:

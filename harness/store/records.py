@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from harness.model import SCHEMA_VERSION, HarnessError, LaunchRecord, Result
+from harness.model import SCHEMA_VERSION, HarnessError, ImportedResult, LaunchRecord, Result
 from harness.store.durable import explained
+from harness.store.upgrades import upgraded
 
-Stored = TypeVar("Stored", Result, LaunchRecord)
+Stored = TypeVar("Stored", Result, LaunchRecord, ImportedResult)
 Run = dict[str, Result]
 """A run's file: results of one run and one model by key."""
 
@@ -31,7 +32,7 @@ def to_line(result: Result) -> bytes:
     return line
 
 
-def to_text(record: Result | LaunchRecord) -> str:
+def to_text(record: Result | LaunchRecord | ImportedResult) -> str:
     """Indented JSON."""
     return indented(json.loads(_json(record))) + "\n"
 
@@ -42,13 +43,12 @@ def run_to_text(run: Run) -> str:
 
 
 def parse(kind: type[Stored], text: bytes, where: str) -> Stored:
-    """The record in a text. Raises HarnessError naming `where` when it is none, or of a newer schema."""
+    """The record in a text, brought up to this schema. Raises HarnessError naming `where` when it is none, or of a newer one."""
     try:
         record = kind.model_validate_json(text)
     except ValidationError as error:
-        raise HarnessError(_complaint(text, where, error)) from None
-    _check_version(record.schema_version, where)
-    return record
+        return _parse_older(kind, text, where, error)
+    return record if record.schema_version == SCHEMA_VERSION else _parse_older(kind, text, where)
 
 
 def read(kind: type[Stored], path: Path) -> Stored:
@@ -56,24 +56,18 @@ def read(kind: type[Stored], path: Path) -> Stored:
     return parse(kind, _bytes(path), str(path))
 
 
-def read_run(path: Path) -> Run:
-    """A run's file."""
-    entries = _mapping(_bytes(path), str(path))
-    return {key: _entry(key, entry, f"{path}, entry {key}") for key, entry in entries.items()}
-
-
 def indented(value: Any, margin: str = "") -> str:
-    """JSON of two spaces a level, but a list of numbers on one line: raw samples must not fill screens."""
+    """JSON of two spaces a level, but a list of numbers, unknown ones among them, on one line: they must not fill screens."""
     inner = margin + "  "
     if isinstance(value, Mapping) and value:
         items = [f"{json.dumps(name, ensure_ascii=False)}: {indented(item, inner)}" for name, item in value.items()]
         return "{\n" + ",\n".join(inner + item for item in items) + f"\n{margin}}}"
-    if isinstance(value, list) and not all(isinstance(item, (int, float)) for item in value):
+    if isinstance(value, list) and not all(item is None or isinstance(item, (int, float)) for item in value):
         return "[\n" + ",\n".join(inner + indented(item, inner) for item in value) + f"\n{margin}]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _json(record: Result | LaunchRecord, exclude: set[str] | None = None) -> str:
+def _json(record: Result | LaunchRecord | ImportedResult, exclude: set[str] | None = None) -> str:
     """Compact JSON. What JSON has no word for (NaN, infinity) becomes null: unknown."""
     try:
         return record.model_dump_json(exclude=exclude)
@@ -81,21 +75,24 @@ def _json(record: Result | LaunchRecord, exclude: set[str] | None = None) -> str
         raise HarnessError(f"a {type(record).__name__} cannot be stored as JSON: {error}") from None
 
 
-def _entry(key: str, entry: Any, where: str) -> Result:
-    if not isinstance(entry, dict):
-        raise HarnessError(_unreadable(where, "not a mapping"))
-    return parse(Result, json.dumps({"key": key, **entry}).encode(), where)
-
-
 def _bytes(path: Path) -> bytes:
     with explained(path):
         return path.read_bytes()
 
 
-def _complaint(text: bytes, where: str, error: ValidationError) -> str:
-    """The plainest true sentence about a text that is no record: encoding, syntax, shape, version, then the first field."""
-    _check_version(_mapping(text, where).get("schema_version"), where)
-    return _unreadable(where, _first(error))
+def _parse_older(kind: type[Stored], text: bytes, where: str, error: ValidationError | None = None) -> Stored:
+    """Of an older schema, or a HarnessError with the plainest true sentence: encoding, syntax, shape, version, the first field."""
+    stored = _mapping(text, where)
+    version = stored.get("schema_version")
+    check_version(version, where)
+    if not isinstance(version, int) or not 1 <= version < SCHEMA_VERSION:
+        what = _first(error) if error else f"schema version {version}, which never was"
+        raise HarnessError(_unreadable(where, what))
+    try:
+        return kind.model_validate(upgraded(stored, version))
+    except (ValidationError, LookupError, TypeError, AttributeError) as damage:
+        what = _first(damage) if isinstance(damage, ValidationError) else "it lacks what its schema has"
+        raise HarnessError(_unreadable(where, what)) from None
 
 
 def _first(error: ValidationError) -> str:
@@ -115,7 +112,7 @@ def _mapping(text: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _check_version(version: Any, where: str) -> None:
+def check_version(version: Any, where: str) -> None:
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise HarnessError(
             f"{where} has schema version {version}, this harness knows {SCHEMA_VERSION}: upgrade the harness or choose "

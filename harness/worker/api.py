@@ -16,7 +16,21 @@ import numpy.typing as npt
 
 from harness.protocol import Job
 
-__all__ = ["Arrays", "Facts", "Job", "Mark", "Operation", "Runner", "Stages", "Stopwatch", "Unsupported"]
+__all__ = [
+    "BUILD",
+    "RUNNERS_COUNTERS",
+    "Arrays",
+    "Counters",
+    "Facts",
+    "Job",
+    "Mark",
+    "Operation",
+    "Runner",
+    "Stages",
+    "Stopwatch",
+    "Unsupported",
+    "describe_build",
+]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 """Named arrays: one slot's inputs, or one call's outputs."""
@@ -26,6 +40,21 @@ Stages = Sequence[tuple[str, int]]
 
 A stage named `phase.detail` or just `phase` counts towards `phase` (load, prepare, compile, first_call), any other name towards
 the phase that returned it. `compile` may run the first call: then it returns a stage `first_call` (after its own)."""
+
+Counters = Mapping[str, int | str]
+"""Bytes by scoped name. A text in place of a number says why it cannot be known, as "on CPU PyTorch counts nothing"."""
+
+RUNNERS_COUNTERS = (
+    "weights_bytes",
+    "allocated_bytes",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "device_context_bytes",
+)
+"""Counters that every runner is asked for: `harness.worker.memory` says what each is. A runner may add some of its own."""
+
+BUILD = ("compiler", "compiler_flags", "blas", "cuda", "commit")
+"""What every backend is asked for of its framework's build, as text. The flags are those that change the code."""
 
 Mark = Callable[[str], None]
 """Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""
@@ -58,7 +87,16 @@ class Facts:
     versions: Mapping[str, str]
     """Distribution -> version."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Build strings, providers, attention class ...: stored, not compared."""
+    """Providers, attention class ...: stored, not compared. Under `build`, how the framework was built: `describe_build`."""
+
+
+def describe_build(unknown: str, **known: str | None) -> dict[str, Any]:
+    """How a framework was built, in the words of all backends: those of `BUILD`, and more where it tells more.
+
+    `unknown` says why those are not known that are not given, or None.
+    """
+    build = {name: known.get(name) for name in (*BUILD, *known)}
+    return {**build, "reasons": {name: unknown for name, value in build.items() if value is None}}
 
 
 @runtime_checkable
@@ -68,7 +106,7 @@ class Operation(Protocol):
     The timed call is the backend's public call with native inputs and outputs already in place: no copy to the host in it.
     """
 
-    items: Mapping[str, int]  # per call: "samples", "tokens", "images"
+    items: Mapping[str, int]  # per call, as `harness.worker.items` counts them
     calls_per_begin: int | None  # calls one begin() allows (decode: new tokens - 1); None: stateless, any number
 
     def compile(self) -> Stages:
@@ -110,8 +148,8 @@ class Runner(Protocol):
     def compilations(self) -> int:
         """How many times the framework has compiled or captured anything: monotone, cheap. 0 where it never does."""
 
-    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:
-        """The framework's own byte counters by scoped name, as `allocated_peak_bytes`; with `reset`, peaks start anew first."""
+    def memory(self, *, reset: bool = False) -> Counters:
+        """The framework's own counters, those of `RUNNERS_COUNTERS` at least; with `reset`, peaks start anew first."""
 
     def close(self) -> None:
         """Free model and device memory."""

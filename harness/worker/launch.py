@@ -28,13 +28,29 @@ from harness.protocol import (
     WarmedUp,
     WarmUp,
 )
+from harness.worker.affinity import Affinity
 from harness.worker.api import Operation, Runner
 from harness.worker.arrays import inputs_sha256, read_inputs, slots_of, write_npz
 from harness.worker.checks import build_runner, facts_as_json
 from harness.worker.coldstart import ColdStart, cold_start, reasons_without_stages
-from harness.worker.memory import Reading, memory_pass, peak_rss
-from harness.worker.timing import Clock, TimingLoop, clock_cost_ns
+from harness.worker.ledger import CompileLedger
+from harness.worker.memory import memory_pass
+from harness.worker.probe import Probe
+from harness.worker.processes import Reading, peak_rss
+from harness.worker.surroundings import Continuations, Witness, long_call, long_stretch
+from harness.worker.timing import Clock, LatencyStretch, TimingLoop, clock_cost_ns
 from harness.worker.warmup import warm_up
+
+PROBING_CALLS = 10
+PROBING_NS = 50_000_000
+"""Of the round that shows which threads compute."""
+
+
+def witness_of_this_process(clock: Clock) -> Witness:
+    """With the probe, and an ear for the signal that continues a stopped process: to be made in the main thread."""
+    continuations = Continuations()
+    continuations.listen()
+    return Witness(Probe(clock), continuations, clock)
 
 
 @dataclass(frozen=True)
@@ -54,16 +70,37 @@ class _Opened:
     operation: Operation
     slots: int
     loop: TimingLoop
+    ledger: CompileLedger
+    affinity: Affinity
+    witness: Witness
     cold_start_peak: Reading
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """What a round's calls came to."""
+
+    calls: int
+    settle_calls: int
+    elapsed_ns: int
+    compiled: int
+    stops: list[str]
+    samples: LatencyStretch | None = None  # where they were timed one by one
 
 
 class Launch:
     """Carries out one command at a time; `phase` is what it is doing or did last."""
 
-    def __init__(self, say: Callable[[Event], None], clock: Clock = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        say: Callable[[Event], None],
+        clock: Clock = time.perf_counter_ns,
+        make_witness: Callable[[Clock], Witness] = witness_of_this_process,
+    ) -> None:
         self.phase = "import"
         self._say = say
         self._clock = clock
+        self._make_witness = make_witness
         self._announced: str | None = None
         self._imported: _Imported | None = None
         self._opened: _Opened | None = None
@@ -126,8 +163,20 @@ class Launch:
         slots, sha256 = slots_of(inputs), inputs_sha256(inputs)
         started = cold_start(runner, job, slots, self._announce, self._clock)
         peak = peak_rss()
-        loop = TimingLoop(started.operation, len(slots), runner.compilations, self._clock)
-        self._opened = _Opened(Path(job.folder), runner, started.operation, len(slots), loop, peak)
+        ledger = CompileLedger(slots)
+        loop = TimingLoop(started.operation, len(slots), runner.compilations, self._clock, ledger.add)
+        affinity = Affinity(job.threads, lambda: loop.latency(PROBING_CALLS, PROBING_NS))
+        self._opened = _Opened(
+            folder=Path(job.folder),
+            runner=runner,
+            operation=started.operation,
+            slots=len(slots),
+            loop=loop,
+            ledger=ledger,
+            affinity=affinity,
+            witness=self._make_witness(self._clock),
+            cold_start_peak=peak,
+        )
         return self._ready(runner, started, sha256)
 
     def _ready(self, runner: Runner, started: ColdStart, sha256: str) -> Ready:
@@ -156,40 +205,62 @@ class Launch:
 
     def _warm_up(self, command: WarmUp, opened: _Opened) -> WarmedUp:
         self._announce("warmup")
-        return warm_up(opened.loop, command, self._clock)
+        return warm_up(opened.loop, command, opened.witness.watch, opened.ledger, self._clock)
 
     def _round(self, command: Round, opened: _Opened) -> Samples:
         rounds = {"latency": self._latency_round, "throughput": self._throughput_round}
         if command.mode not in rounds:
             raise ProtocolError(f"a round of mode {command.mode!r}; there are {' and '.join(rounds)}")
         self._announce("steady")
-        return rounds[command.mode](command, opened)
-
-    def _latency_round(self, command: Round, opened: _Opened) -> Samples:
-        settle_calls, stretch = opened.loop.latency_round(command)
-        file = f"round-{command.index}.npz"
-        write_npz(opened.folder / file, stretch.arrays())
+        make = rounds[command.mode]
+        with opened.affinity.kept(command.cpus, bind=command.bind) as placed:
+            calls, surroundings = opened.witness.watch(lambda: make(command, opened), command.cpus)
+        compiled_count, compiled_ns = opened.ledger.take()
         return Samples(
             index=command.index,
             mode=command.mode,
+            calls=calls.calls,
+            settle_calls=calls.settle_calls,
+            elapsed_ns=calls.elapsed_ns,
+            compilations=opened.runner.compilations(),
+            compiled=calls.compiled,
+            compiled_count=compiled_count,
+            compiled_ns=compiled_ns,
+            probe_ns=surroundings.probe_ns,
+            foreign_share=surroundings.foreign_share,
+            stops=[*surroundings.stops, *calls.stops],
+            bound=placed.bound,
+            unbound_reason=placed.reason,
+            file=self._written(command, opened, calls),
+        )
+
+    def _latency_round(self, command: Round, opened: _Opened) -> _Calls:
+        settle_calls, stretch = opened.loop.latency_round(command)
+        return _Calls(
             calls=len(stretch.total_ns),
             settle_calls=settle_calls,
             elapsed_ns=stretch.elapsed_ns,
-            compilations=opened.runner.compilations(),
-            file=file,
+            compiled=int(stretch.compiled.sum()),
+            stops=long_call(stretch.total_ns, stretch.compiled),
+            samples=stretch,
         )
 
-    def _throughput_round(self, command: Round, opened: _Opened) -> Samples:
+    def _throughput_round(self, command: Round, opened: _Opened) -> _Calls:
         settle_calls, stretch = opened.loop.throughput_round(command)
-        return Samples(
-            index=command.index,
-            mode=command.mode,
+        return _Calls(
             calls=stretch.calls,
             settle_calls=settle_calls,
             elapsed_ns=stretch.elapsed_ns,
-            compilations=opened.runner.compilations(),
-            file=None,
+            compiled=stretch.compiled,
+            stops=[] if stretch.compiled else long_stretch(stretch.elapsed_ns, stretch.expected_ns),
         )
+
+    def _written(self, command: Round, opened: _Opened, calls: _Calls) -> str | None:
+        if calls.samples is None:
+            return None
+        file = f"round-{command.index}.npz"
+        write_npz(opened.folder / file, calls.samples.arrays())
+        return file
 
     def _memory(self, command: Memory, opened: _Opened) -> MemoryRead:
         self._announce("memory")

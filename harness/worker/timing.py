@@ -53,6 +53,8 @@ class ThroughputStretch:
 
     calls: int
     elapsed_ns: int  # all calls and the wait at the end
+    expected_ns: int  # by the stretch before it, which settled
+    compiled: int  # how far the runner's counter moved during it
 
 
 class TimingLoop:
@@ -64,11 +66,14 @@ class TimingLoop:
         slots: int,
         compilations: Callable[[], int],
         clock: Clock = time.perf_counter_ns,
+        on_stretch: Callable[[LatencyStretch | ThroughputStretch], None] = lambda _: None,
     ) -> None:
+        """`on_stretch` is told every stretch, settling or recorded, when its calls are over."""
         self._operation = operation
         self._next_slot: Callable[[], int] = cycle(range(slots)).__next__
         self._compilations = compilations
         self._clock = clock
+        self._on_stretch = on_stretch
 
     def latency_round(self, round_: Round) -> tuple[int, LatencyStretch]:
         """Unrecorded calls until settled, then recorded ones. Returns the number of the former, and the latter."""
@@ -82,7 +87,7 @@ class TimingLoop:
         with _garbage_collector_off():
             settle_calls, last = self._settle_back_to_back(round_)
             calls = _calls_to_fill(round_, last)
-            return settle_calls, ThroughputStretch(calls, self._back_to_back(calls))
+            return settle_calls, self._stretch(calls, last.elapsed_ns * calls // last.calls)
 
     def latency(self, calls: int, budget_ns: int = 0, limit_ns: int = sys.maxsize) -> LatencyStretch:
         """At least `calls` calls and `budget_ns`, but no new call after `limit_ns`. One call is always made."""
@@ -118,17 +123,26 @@ class TimingLoop:
             elapsed_ns = ended - first
         after = _integers(compilations)
         compiled = np.diff(after, prepend=compilations_before)
-        return LatencyStretch(_integers(totals), _integers(returns), _integers(slots), after, compiled, elapsed_ns)
+        stretch = LatencyStretch(_integers(totals), _integers(returns), _integers(slots), after, compiled, elapsed_ns)
+        self._on_stretch(stretch)
+        return stretch
 
     def _settle_back_to_back(self, round_: Round) -> tuple[int, ThroughputStretch]:
         """Stretches of doubling length until settled. Returns all calls made, and the last, longest stretch."""
-        calls, all_calls, all_ns = max(round_.settle_calls, 1), 0, 0
+        calls, all_calls, all_ns, expected_ns = max(round_.settle_calls, 1), 0, 0, 0
         while True:
-            elapsed_ns = self._back_to_back(calls)
-            all_calls, all_ns = all_calls + calls, all_ns + elapsed_ns
+            stretch = self._stretch(calls, expected_ns)
+            all_calls, all_ns, expected_ns = all_calls + calls, all_ns + stretch.elapsed_ns, 2 * stretch.elapsed_ns
             if all_ns >= min(round_.settle_ns, round_.limit_ns):
-                return all_calls, ThroughputStretch(calls, elapsed_ns)
+                return all_calls, stretch
             calls *= 2
+
+    def _stretch(self, calls: int, expected_ns: int) -> ThroughputStretch:
+        compilations_before = self._compilations()
+        elapsed_ns = self._back_to_back(calls)
+        stretch = ThroughputStretch(calls, elapsed_ns, expected_ns, self._compilations() - compilations_before)
+        self._on_stretch(stretch)
+        return stretch
 
     def _back_to_back(self, calls: int) -> int:
         """Nanoseconds that `calls` calls and one wait take.

@@ -8,11 +8,17 @@ compiled. Medians, because one disturbed call is no reason to go on; three windo
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 import numpy as np
 
 from harness.protocol import WarmedUp, WarmUp
+from harness.worker.ledger import CompileLedger
+from harness.worker.probe import has_moved
+from harness.worker.surroundings import Surroundings
 from harness.worker.timing import Clock, Integers, LatencyStretch, TimingLoop
 
 WINDOWS = 3
@@ -76,26 +82,89 @@ class SettlingDetector:
         return max(medians) <= min(medians) * (1 + self._tolerance)
 
 
-def warm_up(loop: TimingLoop, settings: WarmUp, clock: Clock = time.perf_counter_ns) -> WarmedUp:
+Watch = Callable[[Callable[[], LatencyStretch]], tuple[LatencyStretch, Surroundings]]
+"""Makes the calls of a stretch, and tells what went on around them."""
+
+
+def warm_up(
+    loop: TimingLoop,
+    settings: WarmUp,
+    watch: Watch,
+    ledger: CompileLedger,
+    clock: Clock = time.perf_counter_ns,
+) -> WarmedUp:
     """Call until settled or until `limit_ns` is over, looking at the samples only when another window has gone by."""
     detector = SettlingDetector(settings.window_calls, settings.window_ns, settings.tolerance)
     deadline_ns = clock() + settings.limit_ns
-    stretches: list[LatencyStretch] = []
+    series = _Series([], [])
     while True:
-        stretches.append(loop.latency(settings.window_calls, settings.window_ns, deadline_ns - clock()))
-        total_ns = np.concatenate([stretch.total_ns for stretch in stretches])
-        compiled = np.concatenate([stretch.compiled for stretch in stretches])
-        settled_after = detector.settled_after(total_ns, compiled)
+        left_ns = deadline_ns - clock()
+        series.add(*watch(lambda: loop.latency(settings.window_calls, settings.window_ns, left_ns)))  # noqa: B023 - called at once
+        settled_after = detector.settled_after(series.total_ns, series.compiled)
         if settled_after is not None or clock() >= deadline_ns:
-            return _warmed_up(total_ns, settled_after, int(stretches[-1].compilations[-1]))
+            return _warmed_up(series, settled_after, settings, ledger)
 
 
-def _warmed_up(total_ns: Integers, settled_after: int | None, compilations: int) -> WarmedUp:
+@dataclass(frozen=True)
+class _Series:
+    """Stretches, and what went on around each."""
+
+    stretches: list[LatencyStretch]
+    surroundings: list[Surroundings]
+
+    def add(self, stretch: LatencyStretch, surroundings: Surroundings) -> None:
+        self.stretches.append(stretch)
+        self.surroundings.append(surroundings)
+
+    @property
+    def total_ns(self) -> Integers:
+        return np.concatenate([stretch.total_ns for stretch in self.stretches])
+
+    @property
+    def compiled(self) -> Integers:
+        return np.concatenate([stretch.compiled for stretch in self.stretches])
+
+    def split(self, call: int) -> tuple[list[Surroundings], list[Surroundings]]:
+        """Of the stretches that began before this call, and of the others."""
+        starts = np.cumsum([0, *(len(stretch.total_ns) for stretch in self.stretches)])[:-1]
+        parts = list(zip(starts, self.surroundings, strict=True))
+        return [each for start, each in parts if start < call], [each for start, each in parts if start >= call]
+
+
+def _warmed_up(series: _Series, settled_after: int | None, settings: WarmUp, ledger: CompileLedger) -> WarmedUp:
+    total_ns = series.total_ns
     calls = len(total_ns) if settled_after is None else settled_after
+    was_machine = settled_after is not None and _machine_moved(*series.split(settled_after), settings)
+    warm_up_calls = 0 if was_machine else calls
+    compiled_count, compiled_ns = ledger.take()
     return WarmedUp(
         settled=settled_after is not None,
-        calls=calls,
-        elapsed_ns=int(total_ns[:calls].sum()),
+        calls=warm_up_calls,
+        elapsed_ns=int(total_ns[:warm_up_calls].sum()),
         discarded_ns=total_ns[:MAX_DISCARDED].tolist(),
-        compilations=compilations,
+        compilations=int(series.stretches[-1].compilations[-1]),
+        disturbed_calls=calls - warm_up_calls,
+        reason=_why_unsettled(series, settings) if settled_after is None else None,
+        compiled_count=compiled_count,
+        compiled_ns=compiled_ns,
     )
+
+
+def _why_unsettled(series: _Series, settings: WarmUp) -> str:
+    """The first of these that holds; the last one is the backend's own doing."""
+    compiled, calls = series.compiled, len(series.compiled)
+    if compiled[-WINDOWS * max(settings.window_calls, 1) :].any():
+        return "recompiling"
+    if calls < WINDOWS * settings.window_calls or series.total_ns.sum() < WINDOWS * settings.window_ns:
+        return "short"
+    return "disturbed" if _machine_moved(*series.split(calls // 2), settings) else "unsteady"
+
+
+def _machine_moved(before: Sequence[Surroundings], after: Sequence[Surroundings], settings: WarmUp) -> bool:
+    """Whether the machine changed between these stretches: its speed, or how much of it others had."""
+    if not before or not after:
+        return False
+    shares = [[each.foreign_share for each in part if each.foreign_share is not None] for part in (before, after)]
+    others_came_or_went = all(shares) and abs(median(shares[0]) - median(shares[1])) > settings.foreign_tolerance
+    probes = [[each.probe_ns for each in part] for part in (before, after)]
+    return others_came_or_went or has_moved(probes[0], probes[1], settings.probe_tolerance)

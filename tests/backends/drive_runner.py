@@ -7,44 +7,33 @@ worker keeps to itself. Several folders share a process, to import the framework
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.worker.api import Job, Operation, Runner
+from harness.worker.api import Job, Operation
 from harness.worker.checks import build_runner
-
-WATCHED = (
-    "torch.nn.parameter.Parameter",
-    "onnxruntime.capi.onnxruntime_inference_collection.InferenceSession",
-    "jaxlib._jax.ArrayImpl",
-)
-"""Objects that a closed runner must have let go of."""
 
 FRAMEWORKS = ("jax", "onnx", "onnxruntime", "optimum", "torch", "transformers")
 
 
 def main(folder: Path) -> None:
-    settings = json.loads((folder / "job.json").read_text())
-    extra = settings.pop("extra_shape", None)
-    job = Job(**settings)
+    job = Job(**json.loads((folder / "job.json").read_text()))
     inputs = dict(np.load(folder / "inputs.npz"))
     count = len(next(iter(inputs.values())))
     slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(count)]
-    report = launch(job, slots, folder, extra)
+    report = launch(job, slots, folder)
     (folder / "report.json").write_text(json.dumps(report))
 
 
-def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int | None) -> dict[str, Any]:
+def launch(job: Job, slots: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
     runner = build_runner(job)
-    report: dict[str, Any] = {"is_runner": isinstance(runner, Runner)}
+    report: dict[str, Any] = {}
     started = time.perf_counter_ns()
     stages = {"load": runner.load(job), "prepare": runner.prepare()}
     report["compilations"] = [runner.compilations()]
@@ -53,7 +42,7 @@ def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int
     if all(stage != "first_call" for stage, _ in stages["compile"]):
         stages["first_call"] = [("first_call", _timed_call(operation, 0))]
     report["cold_start_ns"] = time.perf_counter_ns() - started
-    report |= {"stages": stages, "is_operation": isinstance(operation, Operation), "items": operation.items}
+    report |= {"stages": stages, "items": operation.items}
     report["compilations"].append(runner.compilations())
     facts = runner.facts()
     report |= {"effective": facts.effective, "versions": facts.versions, "details": facts.details}
@@ -62,13 +51,7 @@ def launch(job: Job, slots: list[dict[str, Any]], folder: Path, extra_shape: int
     report["children_s"] = sum(os.times()[2:4])
     report["frameworks_imported"] = [name for name in FRAMEWORKS if name in sys.modules]
     report["compilations"].append(runner.compilations())
-    if extra_shape is not None:
-        runner.operation(job.operation, [_shortened(slots[0], extra_shape)]).compile()
-        report["compilations"].append(runner.compilations())
-    del operation
-    report["alive_before_close"] = _alive()
     runner.close()
-    report["alive_after_close"] = _alive()
     return report
 
 
@@ -88,15 +71,6 @@ def _write_outputs(operation: Operation, slots: int, folder: Path) -> None:
         outputs.append(operation.outputs())
     for slot, arrays in enumerate(outputs):
         np.savez(folder / f"slot-{slot}.npz", **arrays)
-
-
-def _shortened(slot: Mapping[str, Any], length: int) -> dict[str, Any]:
-    return {name: np.ascontiguousarray(array[:, :length]) for name, array in slot.items()}
-
-
-def _alive() -> int:
-    gc.collect()
-    return sum(f"{type(each).__module__}.{type(each).__qualname__}" in WATCHED for each in gc.get_objects())
 
 
 if __name__ == "__main__":

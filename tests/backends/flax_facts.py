@@ -37,7 +37,13 @@ def draws(train: bool) -> bool:
 
 facts = {
     "feature-extraction": sorted(auto.FLAX_MODEL_MAPPING_NAMES),
+    "text-classification": sorted(auto.FLAX_MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES),
+    "token-classification": sorted(auto.FLAX_MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES),
+    "fill-mask": sorted(auto.FLAX_MODEL_FOR_MASKED_LM_MAPPING_NAMES),
+    "question-answering": sorted(auto.FLAX_MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES),
     "text-generation": sorted(auto.FLAX_MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
+    "text2text-generation": sorted(auto.FLAX_MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES),
+    "image-classification": sorted(auto.FLAX_MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES),
     "draws_random_numbers": {"evaluation": draws(train=False), "training": draws(train=True)},
 }
 jax.config.update("jax_enable_compilation_cache", False)

@@ -16,15 +16,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checkpoints import identify, materialise
+from harness.checkpoints import Checkpoint, identify, materialise
+from harness.checkpoints.files import read_config
 from harness.executors.base import LaunchSpec
 from harness.executors.venv import VenvExecutor
-from harness.model import Backend
+from harness.inputs import make_inputs
+from harness.model import Backend, Cell, InputSpec, Padding
 from harness.protocol import Job
 from harness.stacks import Stacks
+from harness.worker.arrays import read_inputs
 
 HERE = Path(__file__).parent
 SLOTS, BATCH, SEQUENCE = 3, 2, 24
+PADDING = 5  # at the end of each slot's last row
+ITEMS = {"samples": BATCH, "tokens": BATCH * SEQUENCE - PADDING, "positions": BATCH * SEQUENCE}
 TIMEOUT_S = 300
 CACHE = "reusable"
 
@@ -42,9 +47,12 @@ class Question:
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 2
-    extra_shape: int | None = None  # compile once more, for that many tokens
     cache_of: Question | None = None  # start from a copy of the cache that this launch has left
     compile_cache: str = "cold"
+    padding: Padding | None = (
+        None  # of the harness's own inputs; None: drawn here, each slot's last row ends in padding
+    )
+    ignores_mask: bool = False  # every token is to be read, padding too: what a model computes that forgets the mask
 
 
 @dataclass(frozen=True)
@@ -96,14 +104,19 @@ class Lab:
         stacks = Stacks(self.executor, self.backends, _silent)
         return materialise(identify(source), stacks.make_checkpoint, _silent).folder
 
-    def plain_transformers(self, source: str, task: str, threads: int = 2) -> Outputs:
+    def plain_transformers(self, source: str, task: str, threads: int = 2, padding: Padding | None = None) -> Outputs:
         """The outputs of a few lines of Transformers, in the pytorch stack."""
-        return self.outputs_of("eager", HERE / "plain_transformers.py", source, task, threads)
+        question = Question("eager", source, task, threads=threads, padding=padding)
+        return self._outputs_of(question, HERE / "plain_transformers.py", threads)
 
     def outputs_of(self, backend: str, script: Path, source: str, task: str, *more: object) -> Outputs:
         """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER MORE...` writes, in the stack of a backend."""
-        out, checkpoint = self._new_folder(), self.checkpoint(source)
-        self.run(backend, script, checkpoint, task, self._inputs(checkpoint), out, *more)
+        return self._outputs_of(Question(backend, source, task), script, *more)
+
+    def _outputs_of(self, question: Question, script: Path, *more: object) -> Outputs:
+        out, checkpoint = self._new_folder(), self.checkpoint(question.source)
+        inputs = self._inputs_of(question, checkpoint)
+        self.run(question.backend, script, checkpoint, question.task, inputs, out, *more)
         return _read_outputs(out)
 
     def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
@@ -131,10 +144,27 @@ class Lab:
         if question.cache_of:
             shutil.copytree(self.ask(question.cache_of).cache, prepared.scratch / CACHE)
         job = _job(question, self.backends[question.backend].runner, prepared)
-        extra = {"extra_shape": question.extra_shape}
-        (prepared.folder / "job.json").write_text(json.dumps(dataclasses.asdict(job) | extra))
-        shutil.copyfile(self._inputs(prepared.checkpoint), prepared.folder / "inputs.npz")
+        (prepared.folder / "job.json").write_text(json.dumps(dataclasses.asdict(job)))
+        shutil.copyfile(self._inputs_of(question, prepared.checkpoint), prepared.folder / "inputs.npz")
         return prepared
+
+    def attention_mask(self, question: Question) -> npt.NDArray[np.int64]:
+        """Of (slots, batch, tokens): 0 at padding."""
+        with np.load(self._inputs_of(question, self.checkpoint(question.source))) as inputs:
+            mask: npt.NDArray[np.int64] = inputs["attention_mask"]
+        return mask
+
+    def _inputs_of(self, question: Question, checkpoint: Path) -> Path:
+        if question.padding is None:
+            return self._inputs(checkpoint)
+        identity = Checkpoint(question.source, checkpoint, f"{checkpoint}", read_config(checkpoint), None)
+        made = make_inputs(_cell(question, question.padding), identity, self.folder / "inputs")
+        inputs = read_inputs(made.folder)
+        if question.ignores_mask:
+            inputs["attention_mask"] = np.ones_like(inputs["attention_mask"])
+        path = self._new_folder() / "inputs.npz"
+        np.savez(path, **inputs)
+        return path
 
     def _inputs(self, checkpoint: Path) -> Path:
         """Every launch of a checkpoint gets the same."""
@@ -170,11 +200,25 @@ def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
     )
 
 
+def _cell(question: Question, padding: Padding) -> Cell:
+    return Cell(
+        model=question.source,
+        checkpoint=question.source,
+        task=question.task,
+        batch_size=BATCH,
+        sequence_length=SEQUENCE,
+        padding=padding,
+        threads=question.threads,
+        inputs=InputSpec(slots=SLOTS),
+        backend=question.backend,
+    )
+
+
 def _tokens(config: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """Random ones; the last row of each slot ends in padding."""
     shape = (SLOTS, BATCH, SEQUENCE)
     mask = np.ones(shape, np.int64)
-    mask[:, -1, -5:] = 0
+    mask[:, -1, -PADDING:] = 0
     inputs = {
         "input_ids": np.random.default_rng(7).integers(0, config["vocab_size"], shape),
         "attention_mask": mask,

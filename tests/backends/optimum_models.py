@@ -8,7 +8,7 @@ import optimum.exporters.onnx.model_configs  # noqa: F401 - registers the export
 from optimum.exporters.tasks import TasksManager
 from optimum.onnxruntime.utils import ORTConfigManager
 
-TASKS = ("feature-extraction", "text-generation")
+from harness.tasks import TASKS
 
 exportable = {task: sorted(TasksManager.get_supported_model_type_for_task(task, exporter="onnx")) for task in TASKS}
 Path(sys.argv[1]).write_text(json.dumps({"exportable": exportable, "optimisable": sorted(ORTConfigManager._conf)}))

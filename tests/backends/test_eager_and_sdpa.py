@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from launches import BATCH, SEQUENCE, Lab, Question, Told, largest_difference
+from launches import BATCH, ITEMS, SEQUENCE, Lab, Question, Told, largest_difference
 
 pytestmark = pytest.mark.stacks
 
@@ -66,14 +66,12 @@ def test_what_was_asked_for_is_in_effect(asked: Question, told: Told, lab: Lab) 
     assert told.report["effective"].items() >= {**asked_for, **promised, **dict(asked.options)}.items()
 
 
-def test_every_declared_option_is_reported(asked: Question, told: Told, lab: Lab) -> None:
-    assert {option.name for option in lab.backends[asked.backend].options} <= told.report["effective"].keys()
-
-
 def test_facts_tell_versions_and_build(told: Told) -> None:
     assert {"torch", "transformers", "numpy", "safetensors", "tokenizers"} <= told.report["versions"].keys()
     assert told.report["versions"]["torch"].startswith("2.")
-    assert "PyTorch built with" in told.report["details"]["torch_build"]
+    build = told.report["details"]["build"]
+    assert build["compiler"].startswith("GCC ")
+    assert (build["blas"], build["cuda"]) == ("mkl", None)
     assert told.report["details"]["parallel_backend"] == "OpenMP"
     assert told.report["details"]["interop_threads"] == 1
 
@@ -93,26 +91,12 @@ def test_time_goes_to_load_and_first_call_and_to_nothing_else(told: Told) -> Non
     assert 0.9 * told.report["cold_start_ns"] < timed_ns <= told.report["cold_start_ns"]
 
 
-def test_nothing_is_ever_compiled(told: Told) -> None:
-    assert set(told.report["compilations"]) == {0}
-
-
 def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
-    assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+    assert told.report["items"] == ITEMS
 
 
 def test_weights_are_counted(lab: Lab) -> None:
-    assert lab.ask(EAGER_MINILM).report["memory"] == {"weights_bytes": 4 * 22_713_216}
-
-
-def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:
-    assert told.report["is_runner"]
-    assert told.report["is_operation"]
-
-
-def test_closing_frees_the_model(told: Told) -> None:
-    assert told.report["alive_before_close"] > 0
-    assert told.report["alive_after_close"] == 0
+    assert lab.ask(EAGER_MINILM).report["memory"]["weights_bytes"] == 4 * 22_713_216
 
 
 def test_the_checkpoint_is_left_as_it_was(told: Told) -> None:

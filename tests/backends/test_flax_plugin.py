@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 from harness_flax.architectures import MODEL_TYPES
-from harness_flax.plugin import FLAX, supports
+from harness_flax.plugin import FLAX
 
 from harness import plugins
 from harness.model import Cell
+from harness.support import refusal
 
-BERT = {"model_type": "bert", "architectures": ["BertModel"], "max_position_embeddings": 512}
-GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 1024}
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+BERT = {"model_type": "bert", "vocab_size": 9, "architectures": ["BertModel"], "max_position_embeddings": 512}
+GPT2 = {"model_type": "gpt2", "vocab_size": 9, "architectures": ["GPT2LMHeadModel"], "n_positions": 1024}
+T5 = {
+    "model_type": "t5",
+    "vocab_size": 9,
+    "is_encoder_decoder": True,
+    "architectures": ["T5ForConditionalGeneration"],
+}
+VIT = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_channels": 3}
+LLAMA = {"model_type": "llama", "vocab_size": 9, "hidden_size": 64, "num_attention_heads": 4}
 
 
 def cell(**axes: Any) -> Cell:
@@ -24,7 +32,8 @@ def cell(**axes: Any) -> Cell:
 
 
 def reason(model_config: Mapping[str, Any], **axes: Any) -> str | None:
-    return supports(cell(**axes), model_config)
+    asked = cell(**axes)
+    return refusal(asked, FLAX, model_config) or FLAX.supports(asked, model_config)
 
 
 def test_the_installed_plugin_offers_flax() -> None:
@@ -62,14 +71,12 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("axes", "model_config", "said"),
     [
-        ({"task": "image-classification"}, {}, "this backend runs feature-extraction and text-generation"),
-        ({"operation": "decode"}, {}, "operation decode: this backend runs forward"),
-        ({"dtype": "float16"}, {}, "dtype float16: this backend runs float32 and bfloat16"),
-        ({"device": "cuda"}, {}, "device cuda: this backend runs on cpu"),
-        ({"sequence_length": 513}, BERT, "sequence_length 513: the model has positions for 512 tokens"),
-        ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no language-model head"),
-        ({}, {"model_type": "bart", "is_encoder_decoder": True}, "an encoder-decoder also needs decoder inputs"),
-        ({"task": "text-generation"}, {"model_type": "t5", "is_encoder_decoder": True}, "model type t5"),
+        ({"operation": "decode"}, {}, "operation decode: flax runs forward"),
+        ({"dtype": "float16"}, {}, "dtype float16: on cpu flax runs float32, bfloat16"),
+        ({"device": "tpu"}, {}, "device tpu: flax runs on cpu, cuda"),
+        ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no head for it"),
+        ({}, {"model_type": "bart", "vocab_size": 9, "is_encoder_decoder": True}, "the encoder of model type bart"),
+        ({"task": "text-generation"}, T5, "model type t5 is an encoder-decoder"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_in_a_sentence(
@@ -81,23 +88,26 @@ def test_what_cannot_run_is_refused_in_a_sentence(
 
 
 def test_architectures_without_a_flax_class_for_the_task_are_refused() -> None:
-    qwen2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+    qwen2 = {"model_type": "qwen2", "vocab_size": 9, "architectures": ["Qwen2ForCausalLM"]}
     assert reason(qwen2) == "model type qwen2: Transformers has no Flax class for it and feature-extraction"
-    distilbert = {"model_type": "distilbert"}
+    distilbert = {"model_type": "distilbert", "vocab_size": 9}
     assert reason(distilbert) is None
     assert reason(distilbert, task="text-generation") is not None
 
 
 @pytest.mark.parametrize(
-    "model_config",
+    ("task", "model_config"),
     [
-        {"model_type": "t5", "is_encoder_decoder": True, "architectures": ["T5ForConditionalGeneration"]},
-        {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_channels": 3},
-        {"model_type": "resnet", "architectures": ["ResNetForImageClassification"], "num_channels": 3},
+        ("feature-extraction", T5),
+        ("text2text-generation", T5),
+        ("feature-extraction", VIT),
+        ("image-classification", VIT),
+        ("image-classification", {**VIT, "model_type": "resnet", "architectures": ["ResNetForImageClassification"]}),
+        ("question-answering", {**BERT, "architectures": ["BertForQuestionAnswering"]}),
     ],
 )
-def test_t5s_encoder_vit_and_resnet_extract_features(model_config: dict[str, Any]) -> None:
-    assert reason(model_config) is None
+def test_encoder_decoders_images_and_heads_are_supported(task: str, model_config: dict[str, Any]) -> None:
+    assert reason(model_config, task=task) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +119,7 @@ def test_t5s_encoder_vit_and_resnet_extract_features(model_config: dict[str, Any
         ({**LLAMA, "head_dim": 32}, "head_dim 32: the Flax code of llama runs hidden_size / num_attention_heads"),
         ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type linear"),
         ({**LLAMA, "rope_parameters": {"rope_type": "llama3", "rope_theta": 50.0}}, "rope_type llama3"),
-        ({"model_type": "big_bird"}, "attention_type block_sparse"),
+        ({"model_type": "big_bird", "vocab_size": 9}, "attention_type block_sparse"),
     ],
 )
 def test_settings_that_the_flax_code_ignores_are_refused(model_config: dict[str, Any], said: str) -> None:
@@ -125,7 +135,7 @@ def test_settings_that_the_flax_code_ignores_are_refused(model_config: dict[str,
         {**LLAMA, "mlp_bias": False, "head_dim": 16, "rope_scaling": None, "rope_theta": 50.0},
         {**LLAMA, "head_dim": None, "rope_parameters": {"rope_type": "default", "rope_theta": 50.0}},
         {**LLAMA, "model_type": "mistral", "sliding_window": None, "tie_word_embeddings": True},
-        {"model_type": "big_bird", "attention_type": "original_full"},
+        {"model_type": "big_bird", "vocab_size": 9, "attention_type": "original_full"},
     ],
 )
 def test_what_the_flax_code_computes_or_the_runner_repairs_is_supported(model_config: dict[str, Any]) -> None:

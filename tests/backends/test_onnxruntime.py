@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness_onnxruntime.architectures import EXPORTABLE, OPTIMISABLE
-from launches import BATCH, HERE, SEQUENCE, Lab, Question, Told, largest_difference
+from launches import BATCH, HERE, ITEMS, SEQUENCE, Lab, Question, Told, largest_difference
 
 pytestmark = pytest.mark.stacks
 
@@ -51,10 +51,6 @@ def test_what_was_asked_for_is_in_effect_but_for_a_device_that_is_not_there(aske
         "inference_mode": True,
     }
     assert told.report["effective"].items() >= {**asked_for, **dict(asked.options)}.items()
-
-
-def test_every_declared_option_is_reported(told: Told, lab: Lab) -> None:
-    assert {option.name for option in lab.backends["onnxruntime"].options} <= told.report["effective"].keys()
 
 
 def test_what_was_left_to_onnxruntime_is_reported_too(lab: Lab) -> None:
@@ -117,7 +113,8 @@ def test_a_launch_that_finds_the_artefact_is_warm_and_exports_nothing(lab: Lab) 
     assert warm.report["not_applicable"]["prepare"] == "prepared artefact reused"
     assert warm.report["cold_start_ns"] < filling.report["cold_start_ns"]
     assert warm.report["details"]["operators"] == filling.report["details"]["operators"]
-    assert warm.report["memory"] == {"weights_bytes": filling.report["memory"]["weights_bytes"]}
+    assert warm.report["memory"]["weights_bytes"] == filling.report["memory"]["weights_bytes"]
+    assert warm.report["memory"]["exporter_peak_rss_bytes"] == "prepared artefact reused"
     assert largest_difference(warm.outputs, filling.outputs) == 0
 
 
@@ -140,24 +137,13 @@ def test_slots_have_outputs_of_their_own(told: Told) -> None:
 
 
 def test_items_are_samples_and_tokens_of_a_call_or_images(asked: Question, told: Told) -> None:
-    text = {"samples": BATCH, "tokens": BATCH * SEQUENCE}
-    assert told.report["items"] == ({"images": BATCH} if asked == VIT else text)
+    assert told.report["items"] == ({"images": BATCH} if asked == VIT else ITEMS)
 
 
 def test_weights_and_the_peak_of_exporting_are_counted(lab: Lab) -> None:
     memory = lab.ask(MINILM).report["memory"]
     assert 80_000_000 < memory["weights_bytes"] < 4 * 22_713_216 * 1.1
     assert memory["exporter_peak_rss_bytes"] > 3 * memory["weights_bytes"]
-
-
-def test_a_runner_and_its_operation_match_the_protocols(told: Told) -> None:
-    assert told.report["is_runner"]
-    assert told.report["is_operation"]
-
-
-def test_closing_frees_the_session(told: Told) -> None:
-    assert told.report["alive_before_close"] > 0
-    assert told.report["alive_after_close"] == 0
 
 
 def test_the_checkpoint_is_left_as_it_was(told: Told) -> None:

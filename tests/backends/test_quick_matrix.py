@@ -23,22 +23,29 @@ SHORT = {
     "warm_up_tolerance": 1000,
 }
 
-pytestmark = [pytest.mark.stacks, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
+
+EXECUTORS = [pytest.param("venv", marks=pytest.mark.stacks), pytest.param("docker", marks=pytest.mark.docker)]
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], dict[str, Any]]:
+@pytest.fixture(scope="module", params=EXECUTORS)
+def rows(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[tuple[str, int], dict[str, Any]]:
     """Exported rows by backend and batch size."""
     folder = tmp_path_factory.mktemp("quick")
     matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())
     matrix["protocol"] |= SHORT
     (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))
-    run = subprocess.run([HARNESS, "run", "quick.yaml"], cwd=folder, capture_output=True, text=True, check=False)
+    if request.param == "docker":
+        request.getfixturevalue("engine")
+    command = [HARNESS, "run", "quick.yaml", "--executor", request.param]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert max(map(len, run.stdout.splitlines())) <= 80
     exported = subprocess.run([HARNESS, "export", "results"], cwd=folder, capture_output=True, text=True, check=True)
     found = csv.DictReader(io.StringIO(exported.stdout))
-    return {(row["backend"], int(row["batch_size"])): row for row in found}
+    rows = {(row["backend"], int(row["batch_size"])): row for row in found}
+    assert {row["executor"] for row in rows.values()} == {request.param}
+    return rows
 
 
 def test_every_backend_is_ok_at_both_batch_sizes(rows: dict[tuple[str, int], dict[str, Any]]) -> None:

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import huggingface_hub.utils
 import pytest
 import tiny_checkpoint
-from hub_server import TOKEN, Hub, Model
+from hub_server import TOKEN, Hub, Model, served
 from huggingface_hub import constants
 
 from harness import checkpoints
@@ -32,20 +31,9 @@ def model() -> Model:
 
 @pytest.fixture(autouse=True)
 def hub(model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """The library reads its environment once, when it is imported: here its constants are set."""
-    with Hub() as hub:
+    for hub in served(monkeypatch, tmp_path):
         hub.models[NAME] = model
-        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        )
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache of the library"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no login"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.delenv("HF_TOKEN", raising=False)
         yield hub
-    huggingface_hub.utils.close_session()
 
 
 def pinned(model: Model) -> str:

@@ -12,7 +12,7 @@ import pytest
 from harness.doctor import can_run, checks
 from harness.doctor.checks import GIB, SPARE_BYTES, STACK_BYTES, WORKER_BYTES, Check, Finding, System
 from harness.doctor.trials import Build, Disk, Engine, Steadiness
-from harness.inventory import BackendEntry, StackEntry
+from harness.inventory import BackendEntry, ImageEntry, ImageState, StackEntry
 from harness.model import Backend, Stack
 from harness.plugins import Provenance
 
@@ -50,10 +50,10 @@ def stack(name: str = "pytorch", **fields: Any) -> StackEntry:
     return StackEntry(**{"stack": declared, "pins": (), "main_pins": (), "made": None, **fields})
 
 
-def backend(name: str) -> BackendEntry:
+def backend(name: str, image: ImageState = ImageState.READY) -> BackendEntry:
     entry = stack()
     declared = Backend(name=name, stack=entry.stack, runner="m:R", description="")
-    return BackendEntry(declared, Provenance("harness-pytorch", "1.0"), entry)
+    return BackendEntry(declared, Provenance("harness-pytorch", "1.0"), entry, ImageEntry(image, None))
 
 
 def compiling() -> Backend:
@@ -292,10 +292,18 @@ def test_no_driver_is_null_with_its_reason() -> None:
         ),
     ],
 )
-def test_docker_is_never_missing_as_images_are_not_used_yet(engine: Engine, remedy: str | None) -> None:
-    check = checks.docker(engine, DEBIAN)
+def test_without_docker_backends_run_in_environments_and_nothing_is_missing(engine: Engine, remedy: str | None) -> None:
+    check = checks.docker(engine, [backend("eager")], DEBIAN)
     assert (check.finding, check.remedy) == (WARNING if remedy else OK, remedy)
-    assert "images are not used yet" in check.meaning
+    assert ("virtual environments" in check.meaning) == (remedy is not None)
+
+
+def test_an_image_that_is_not_ready_is_told_and_is_no_fault() -> None:
+    entries = [backend("eager"), backend("sdpa", ImageState.STALE), backend("flax", ImageState.NOT_BUILT)]
+    check = checks.docker(Engine(True, "28.2", None), entries, DEBIAN)
+    assert check.finding is OK
+    assert check.meaning.endswith("sdpa (stale), flax (not built)")
+    assert check.facts["images"] == {"eager": "ready", "sdpa": "stale", "flax": "not built"}
 
 
 # --- all together ---------------------------------------------------------------------------------------------------

@@ -40,4 +40,4 @@ class SmallIdentity:
 def identify(source: str) -> SmallIdentity:
     if source not in MODELS:
         raise HarnessError(f"no model {source!r} here")
-    return SmallIdentity(MODELS[source], {"model_type": "bert"})
+    return SmallIdentity(MODELS[source], {"model_type": "bert", "vocab_size": 1000})

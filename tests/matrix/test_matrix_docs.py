@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from small_backends import EAGER, ORT, SmallIdentity, backend
 
+from harness import checkpoints
 from harness.expressions import compile_filter
 from harness.matrix import expand
-from harness.matrix.schema import CHOICES, TOP_LEVEL_KEYS
-from harness.model import WORKLOAD_AXES, Cell, Option, Protocol
+from harness.matrix.schema import TOP_LEVEL_KEYS
+from harness.model import CHOICES, WORKLOAD_AXES, Cell, Option, Protocol
 from harness.plugins import Plugins, load
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,8 @@ def test_every_protocol_field_is_documented_with_its_default() -> None:
     rows = documented("Protocol")
     assert list(rows) == list(Protocol.model_fields)
     for name, field in Protocol.model_fields.items():
-        assert str(field.default) in [cell.strip(" `") for cell in rows[name].split("|")]
+        shown = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)  # as YAML writes it
+        assert shown in [cell.strip(" `") for cell in rows[name].split("|")]
 
 
 def test_the_example_of_the_page_expands_to_the_table_below_it(
@@ -98,6 +100,29 @@ def test_the_decoder_matrix_has_every_backend_that_is_meant_by_default() -> None
         name for name, backend in installed.backends.items() if backend.by_default
     }
     assert {(planned.cell.task, planned.cell.operation) for planned in group.cells} == {("text-generation", "forward")}
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "without_attention"),
+    [
+        (
+            "encoder",
+            {"feature-extraction", "text-classification", "token-classification", "fill-mask", "question-answering"},
+            set(),
+        ),
+        ("seq2seq", {"feature-extraction", "text2text-generation"}, set()),
+        ("vision", {"image-classification"}, {"compile", "sdpa"}),
+    ],
+)
+def test_every_backend_by_default_runs_all_of_a_matrix_but_attention_where_there_is_none(
+    name: str, tasks: set[str], without_attention: set[str]
+) -> None:
+    installed = load()
+    matrix = expand(ROOT / f"matrices/{name}.yaml", installed, checkpoints.identify)
+    by_default = {name for name, backend in installed.backends.items() if backend.by_default}
+    assert {planned.cell.task for planned in matrix.cells} == tasks
+    assert all({planned.cell.backend for planned in group.cells} == by_default for group in matrix.groups)
+    assert {planned.cell.backend for planned in matrix.cells if planned.status} == without_attention
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*.yaml")), ids=lambda path: path.stem)

@@ -28,6 +28,7 @@ def test_a_cell_has_all_that_the_file_says(expand_text: Expand) -> None:
           backend: [onnxruntime]
           batch_size: [4]
           sequence_length: [64]
+          padding: [sampled]
           dtype: [bfloat16]
           device: [cuda]
           input_seed: [7]
@@ -40,6 +41,7 @@ def test_a_cell_has_all_that_the_file_says(expand_text: Expand) -> None:
             task="fill-mask",
             batch_size=4,
             sequence_length=64,
+            padding="sampled",
             dtype="bfloat16",
             device="cuda",
             threads=3,
@@ -152,14 +154,17 @@ def test_no_installed_backend_is_refused(make_plugins: MakePlugins, write: Write
 # --- what will not run ----------------------------------------------------------------------------------------------
 
 
-def refuses_float16(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
-    return f"no float16 for {model_config['model_type']}" if cell.dtype == "float16" else None
+def refuses_batches_of_two(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+    return f"no batch of 2 for {model_config['model_type']}" if cell.batch_size == 2 else None
 
 
 def test_what_a_backend_does_not_support_is_planned_with_its_reason(make_plugins: MakePlugins, write: Write) -> None:
-    plugins = make_plugins(backend("eager", supports=refuses_float16))
-    matrix = expand(write(f"{HEAD}matrix: {{dtype: [float32, float16]}}\n"), plugins, identify)
-    assert [(c.status, c.reason) for c in matrix.cells] == [(None, None), (Status.UNSUPPORTED, "no float16 for bert")]
+    plugins = make_plugins(backend("eager", supports=refuses_batches_of_two))
+    matrix = expand(write(f"{HEAD}matrix: {{batch_size: [1, 2]}}\n"), plugins, identify)
+    assert [(c.status, c.reason) for c in matrix.cells] == [
+        (None, None),
+        (Status.UNSUPPORTED, "no batch of 2 for bert"),
+    ]
 
 
 def test_a_supports_that_raises_names_its_plugin(make_plugins: MakePlugins, write: Write) -> None:

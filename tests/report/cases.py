@@ -11,7 +11,8 @@ from typing import Any
 
 from store.factories import a_cell, a_failure, a_result, some_hashes
 
-from harness.model import Cell, CellError, Measurements, PlannedCell, Result, Status
+from harness.model import Calibration, Cell, CellError, Measurements, PlannedCell, Protocol, Result, Status
+from harness.report.calibration import render_calibration
 from harness.report.terminal import render_plan, render_results
 from report import machine_cases
 
@@ -46,7 +47,13 @@ ORT = {
 
 
 def measured(numbers: dict[str, Any], **changes: Any) -> Measurements:
-    plain = {"throughput_unit": "samples/s", "launches": 2, "samples": 80, "parity_passed": True}
+    plain = {
+        "throughput_unit": "samples/s",
+        "launches": 2,
+        "samples": 80,
+        "parity_passed": True,
+        "verdict": "indicative",
+    }
     return Measurements(**{**plain, **numbers, **changes})
 
 
@@ -106,6 +113,77 @@ def every_ending() -> str:
         ort(),
     ]
     return render_results(results)
+
+
+def certain(verdict: str | None, low: float, high: float, **changes: Any) -> dict[str, Any]:
+    """Numbers of nine blocks and five comparisons."""
+    return {
+        "launches": 9,
+        "verdict": verdict,
+        "ratio_to_baseline": (low * high) ** 0.5,
+        "ratio_ci_low": low,
+        "ratio_ci_high": high,
+        "ratio_confidence": 0.9875,
+        **changes,
+    }
+
+
+def verdicts() -> str:
+    baseline = a_result(measurements=measured(EAGER, launches=9, verdict=None, rounds=54, disturbed_rounds=4))
+    faster = certain("faster", 1.792, 1.891, break_even_ci_low_calls=240, break_even_ci_high_calls=410)
+    others = {
+        "sdpa": certain("no_difference_shown", 0.986, 1.031, break_even_ci_low_calls=3, median_latency_s=0.0463),
+        "compile": certain("slower", 0.871, 0.902, break_even="never", break_even_calls=None, median_latency_s=0.0521),
+        "flax": certain("equivalent", 0.9951, 1.0049, break_even="always", break_even_calls=1, median_latency_s=0.0466),
+    }
+    rows = [a_result(a_cell(backend=name), measurements=measured(ORT, **numbers)) for name, numbers in others.items()]
+    return render_results([baseline, ort(**faster), *rows])
+
+
+def no_winner() -> str:
+    baseline = a_result(measurements=measured(EAGER, launches=9, verdict=None))
+    tied = certain("no_difference_shown", 0.99, 1.05, ratio_confidence=0.95, median_latency_s=0.0461)
+    alike = certain("equivalent", 0.996, 1.004, ratio_confidence=0.95, median_latency_s=0.0469)
+    one_by_one = {
+        "schedule": "sequential",
+        "schedule_reason": "2 workers side by side take about 9.1 GiB, 8.0 GiB are available",
+    }
+    eight = a_result(a_cell(batch_size=8), measurements=measured(EAGER, launches=9, verdict=None), **one_by_one)
+    return render_results([baseline, ort(**tied), eight, ort({"batch_size": 8}, **alike)])
+
+
+def a_calibration(**changes: Any) -> Calibration:
+    plain = {
+        "host_hash": "7" * 64,
+        "timestamp": "2026-11-29T20:15:30+00:00",
+        "harness_version": "0.1.0",
+        "executor": "venv",
+        "protocol": Protocol(),
+        "config": a_cell(),
+        "elapsed_s": 2047.6,
+        "comparisons": 40,
+        "set_aside": 1,
+        "ratios": [1.01] * 40,
+        "false_positives": 2,
+        "false_positive_rate": 0.05,
+        "false_positive_ci_low": 0.0061,
+        "false_positive_ci_high": 0.1692,
+        "noise_floor_ratio": 1.0131,
+        "median_ci_half_width": 0.0213,
+        "bind_threads": False,
+        "bind_reason": "launches differ by 1.6% unbound and 1.5% bound, by 6 blocks each (p = 0.4)",
+    }
+    return Calibration(**{**plain, **changes})
+
+
+def calibration() -> str:
+    return render_calibration(a_calibration())
+
+
+def calibrated() -> str:
+    baseline = a_result(measurements=measured(EAGER, launches=9, verdict=None))
+    faster = ort(**certain("faster", 1.792, 1.891, break_even_ci_low_calls=240))
+    return render_results([baseline, faster], calibrations={"7" * 64: a_calibration()})
 
 
 def baseline_leads() -> str:
@@ -184,7 +262,8 @@ def plan() -> str:
 CASES: dict[str, Callable[[], str]] = {
     case.__name__: case
     for case in (
-        quick, in_colour, every_ending, baseline_leads, no_baseline, nothing_ranked, alone, two_hosts, extremes, nothing, plan,
+        quick, in_colour, every_ending, baseline_leads, no_baseline, verdicts, no_winner, calibration, calibrated,
+        nothing_ranked, alone, two_hosts, extremes, nothing, plan,
         *machine_cases.CASES,
     )
 }  # fmt: skip

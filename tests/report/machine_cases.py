@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.doctor.checks import Check, Finding
-from harness.inventory import BackendEntry, Pin, StackEntry
+from harness.images import Image
+from harness.inventory import BackendEntry, ImageEntry, ImageState, Pin, StackEntry
 from harness.model import Backend, Option, Stack
 from harness.plugins import Provenance
 from harness.report.backends import render_backend, render_backends
 from harness.report.doctor import render_checks
+from harness.report.images import render_images
 
 PYTORCH = StackEntry(
     Stack("pytorch", "harness_pytorch:pytorch.lock", ("harness_pytorch",), ("g++", "libpython3-dev")),
@@ -39,10 +41,17 @@ OPTIONS = (
 )
 
 
+IMAGES = {
+    "compile": ImageEntry(ImageState.STALE, "backend-harness/compile:cpu", "the worker's code has changed"),
+    "eager": ImageEntry(ImageState.READY, "backend-harness/eager:cpu"),
+}
+NO_ENGINE = ImageEntry(ImageState.UNKNOWN, None, "there is no command `docker`")
+
+
 def entry(name: str, stack: StackEntry, **fields: Any) -> BackendEntry:
     plugin = fields.pop("plugin", Provenance("harness-pytorch", "0.1.0"))
     declared = {"runner": "harness_pytorch.runner:EagerRunner", "description": "the plainest path", **fields}
-    return BackendEntry(Backend(name=name, stack=stack.stack, **declared), plugin, stack)
+    return BackendEntry(Backend(name=name, stack=stack.stack, **declared), plugin, stack, IMAGES.get(name, NO_ENGINE))
 
 
 COMPILE = entry(
@@ -104,6 +113,16 @@ def doctor_with_a_warning() -> str:
     return render_checks([CHECKS[0], CHECKS[2]])
 
 
+def images() -> str:
+    return render_images(
+        [
+            Image("eager", "cpu", "backend-harness/eager:cpu", "sha256:1", {}, 1_302_001_635, (), 34.56),
+            Image("compile", "cuda", "backend-harness/compile:cuda", "sha256:2", {}, 7_000_000_000, (), 1234.5),
+            Image("flax", "cpu", "backend-harness/flax:cpu", "sha256:3", {}, 999_499, ()),
+        ]
+    )
+
+
 CASES = (
-    backends, backend, backend_of_nothing, no_backends, doctor, doctor_without_findings, doctor_with_a_warning
+    backends, backend, backend_of_nothing, no_backends, doctor, doctor_without_findings, doctor_with_a_warning, images
 )  # fmt: skip

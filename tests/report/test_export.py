@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from store.factories import a_cell, a_failure, a_result
 from store.strategies import records
 
-from harness.model import HarnessError, Result, Status
+from harness.interchange.reading import read
+from harness.model import HarnessError, ImportedResult, Result, Status
 from harness.report.export import COLUMNS, export, row
 from report.cases import eager, measured, ort
 
@@ -52,7 +54,7 @@ def from_csv(*results: Result) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO("".join(export(results, "csv")), newline="")))
 
 
-def from_jsonl(*results: Result) -> list[dict[str, object]]:
+def from_jsonl(*results: Result | ImportedResult) -> list[dict[str, object]]:
     return [json.loads(line) for line in export(results, "jsonl")]
 
 
@@ -131,3 +133,13 @@ def test_no_results_are_the_headings_alone() -> None:
 def test_another_form_is_refused_with_the_nearest_right_one() -> None:
     with pytest.raises(HarnessError, match="give csv or jsonl; did you mean 'jsonl'"):
         export([], "json")
+
+
+def test_a_result_of_another_tool_is_a_row_with_its_origin_and_what_it_lacks() -> None:
+    imported = read(Path(__file__).parents[1] / "interchange" / "benchmark.json")
+    ours, theirs = from_jsonl(eager(), *imported)
+    assert (ours["origin"], ours["lacks"]) == (None, None)
+    assert (theirs["origin"], theirs["status"]) == ("optimum-benchmark", "unverified")
+    assert theirs["median_latency_s"] == imported[0].measurements.median_latency_s
+    assert json.loads(str(theirs["lacks"])) == imported[0].lacks
+    assert theirs["host_hash"] is None

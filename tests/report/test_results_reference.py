@@ -33,6 +33,8 @@ def described(annotation: Any) -> str:
     words = {int: "integer", float: "number", bool: "boolean", str: "text", Any: "any", type(None): "null"}
     if origin in (typing.Union, types.UnionType):
         return " or ".join(map(described, parts))
+    if origin is typing.Annotated:
+        return described(parts[0])
     if origin is list:
         return f"list of {described(parts[0])}"
     if origin is dict:

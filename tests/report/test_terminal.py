@@ -156,6 +156,8 @@ def test_a_plan_as_rows_has_each_cell_with_its_key_and_what_becomes_of_it() -> N
         "operation": "forward",
         "batch_size": 1,
         "sequence_length": 128,
+        "padding": "none",
+        "image_size": None,
         "dtype": "float32",
         "device": "cpu",
         "threads": 2,

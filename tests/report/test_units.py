@@ -54,6 +54,14 @@ def test_ratios_never_round_to_nothing(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(0.9961, 1.0039, "0.996 to 1.004"), (0.05, 12.34567, "0.050 to 12.35"), (3.4e-6, 0.009, "3.4e-6 to 9.0e-3")],
+)
+def test_an_interval_has_a_digit_more_than_the_ratio_in_it(low: float, high: float, text: str) -> None:
+    assert units.interval(low, high) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         (0.0, "0"),

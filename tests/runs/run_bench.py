@@ -24,6 +24,7 @@ QUICK_PROTOCOL: Mapping[str, Any] = {
     "round_seconds": 0.01,
     "round_calls": 4,
     "passes": 1,
+    "repeats": 0,  # nor are passes made again for it
     "settle_seconds": 0.0,
     "warm_up_window_calls": 3,
     "warm_up_window_seconds": 0.0,
@@ -70,7 +71,13 @@ class Bench:
         return [str(HARNESS), *map(str, arguments)]
 
     def environment(self) -> dict[str, str]:
-        ours = {"HARNESS_CACHE": str(self.cache), "HARNESS_PLUGINS": "harness_fake.plugin", "PYTHONPATH": str(PLUGINS)}
+        ours = {
+            "HARNESS_CACHE": str(self.cache),
+            "HARNESS_PLUGINS": "harness_fake.plugin",
+            "HARNESS_EXECUTOR": "venv",
+            "HARNESS_LEASES": str(self.folder),  # tests do not queue for one another
+            "PYTHONPATH": str(PLUGINS),
+        }
         return {**os.environ, **ours, **self.variables}
 
     def harness(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -134,6 +135,17 @@ def test_a_latency_that_never_settles_is_unstable_after_one_fresh_process(bench:
     assert result.metadata.reason is not None
     assert result.metadata.reason.startswith("latency did not settle in ")
     assert len(list((bench.results / "launches" / result.key).iterdir())) == 2
+
+
+def test_a_backend_that_keeps_recompiling_is_unstable_with_that_very_reason(bench: Bench) -> None:
+    bench.write_matrix(fake_b={"recompile_always": True}, protocol={"blocks": 1, "warm_up_seconds": 0.3})
+    bench.run()
+    result = bench.by_backend()["fake_b"]
+    assert result.status is Status.UNSTABLE
+    assert result.metadata.reason is not None
+    assert "it keeps recompiling" in result.metadata.reason
+    record = json.loads(next((bench.results / "launches" / result.key).glob("*/launch.json")).read_text())
+    assert [entry["shape"] for entry in record["compile_ledger"]][:1] == ["attention_mask 1x4, input_ids 1x4"]
 
 
 def test_a_workload_without_a_reference_is_unverified_and_says_why(bench: Bench) -> None:

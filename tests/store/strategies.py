@@ -48,6 +48,8 @@ def _values(annotation: Any) -> st.SearchStrategy[Any]:
         return JSON
     if isinstance(annotation, type) and issubclass(annotation, Record):
         return records(annotation)
+    if origin is Annotated:
+        return _field("", FieldInfo.from_annotation(annotation))
     if origin in (typing.Union, types.UnionType):
         return st.one_of(*map(_values, parts))
     if origin is list:

@@ -13,8 +13,11 @@ from harness.store import ResultStore
 from store.factories import a_cell, a_failure, a_launch, a_result
 
 LINE = a_result().model_dump_json()
-NEWER_OF_THE_SAME_FIELDS = LINE.replace('"schema_version":1', f'"schema_version":{SCHEMA_VERSION + 1}')
+NEWER_OF_THE_SAME_FIELDS = LINE.replace(f'"schema_version":{SCHEMA_VERSION}', f'"schema_version":{SCHEMA_VERSION + 1}')
 NEWER = NEWER_OF_THE_SAME_FIELDS.replace('"key"', '"novelty":1,"key"', 1)
+
+
+CURRENT, NEXT = (b'"schema_version": %d' % version for version in (SCHEMA_VERSION, SCHEMA_VERSION + 1))
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_a_whole_last_line_without_its_newline_counts(history: Path) -> None:
         (b"\xff\xfe", "not UTF-8"),
         (b'{"schema_version":1,"key":"\xff', "not UTF-8"),
         (b"[" * 100_000 + b"\n", "not JSON"),
-        (b'{"schema_version":1}\n', "key: Field required"),
+        (b'{"schema_version":%d}\n' % SCHEMA_VERSION, "key: Field required"),
         (TEARABLE[:50] + b"\n", "not JSON"),
         (LINE.replace('"ok"', '"splendid"').encode() + b"\n", "metadata.status"),
         (NEWER.encode() + b"\n", f"schema version {SCHEMA_VERSION + 1}"),
@@ -130,7 +133,6 @@ def add_launch(store: ResultStore) -> None:
 @pytest.mark.parametrize(
     ("add", "pattern"),
     [
-        (add_result, "*/*_benchmark_*.json"),
         (add_result, "latest/**/*.json"),
         (add_launch, "launches/*/*/launch.json"),
     ],
@@ -143,7 +145,7 @@ def test_no_file_that_is_newer_or_none_of_ours_is_overwritten(
     (file,) = tmp_path.glob(pattern)
     plain = file.read_bytes()
     damaged = {
-        "newer": plain.replace(b'"schema_version": 1', b'"schema_version": 2, "novelty": 1'),
+        "newer": plain.replace(CURRENT, NEXT + b', "novelty": 1'),
         "garbage": b"garbage",
         "list": b"[]",
         "latin-1": "größer".encode("latin-1"),
@@ -153,7 +155,7 @@ def test_no_file_that_is_newer_or_none_of_ours_is_overwritten(
     with pytest.raises(HarnessError) as refusal:
         add(ResultStore.open(tmp_path))
     assert str(file) in str(refusal.value)
-    assert damage != "newer" or "schema version 2" in str(refusal.value)
+    assert damage != "newer" or f"schema version {SCHEMA_VERSION + 1}" in str(refusal.value)
     assert file.read_bytes() == damaged
 
 

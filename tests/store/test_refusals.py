@@ -63,6 +63,8 @@ def test_a_disk_that_fills_up_ends_in_a_sentence_and_keeps_what_was_finished(sma
     count, said = add_until_refused(store)
     assert "there is no room" in said
     assert "--results" in said
+    with pytest.raises(HarnessError, match="there is no room"):
+        store.finish_runs()
     assert count > 0
     assert [result.config.batch_size for result in store.history()] == list(range(1, count + 1))
     assert ResultStore.existing(small_disk.folder).history() == store.history()
@@ -76,7 +78,9 @@ def test_a_disk_that_is_full_already_is_refused_before_anything_runs(small_disk:
 
 
 def test_a_read_only_file_system_is_refused_before_anything_runs_even_for_root(small_disk: Mount) -> None:
-    ResultStore.open(small_disk.folder).add(a_result())
+    store = ResultStore.open(small_disk.folder)
+    store.add(a_result())
+    store.finish_runs()
     assert small_disk.mount("remount,ro")
     said = refusal_of_open(small_disk.folder)
     assert "Read-only" in said

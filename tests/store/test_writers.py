@@ -57,6 +57,8 @@ def test_a_writer_killed_at_any_moment_leaves_readable_files_and_all_it_had_fini
     assert finished <= names_and_sizes(store.history())
     for file in tmp_path.glob("*/**/[!.]*.json"):
         assert isinstance(json.loads(file.read_text()), dict)
+    in_run_files = [len(json.loads(file.read_text())) for file in tmp_path.glob("*/*_benchmark_*.json")]
+    assert sum(in_run_files) == len(store.history())
     for result in store.results():
         assert len(store.launches(result.key)) == 1
     writer.stdout.close()

@@ -17,6 +17,7 @@ def main(root: str, name: str, count: str) -> None:
         store.add_launch(a_launch(cell))
         store.add(a_result(cell, run_id=name, details={"padding": "é" * 2000}))
         say(str(number))
+    store.finish_runs()
 
 
 def say(word: str) -> None:

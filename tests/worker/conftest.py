@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from worker_driver import WorkerProcess
+from worker_driver import BATCH, SEQUENCE, WorkerProcess, write_inputs
 
 import harness
 from harness.protocol import Job
@@ -19,8 +19,6 @@ TESTS = Path(__file__).parents[1]
 PLUGINS = TESTS / "plugins"
 if str(PLUGINS) not in sys.path:
     sys.path.append(str(PLUGINS))
-
-SLOTS, BATCH, SEQUENCE = 8, 2, 4
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +30,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _link(Path(np.__file__).parent, packages / "numpy")
     _link(PLUGINS / "harness_fake", packages / "harness_fake")
     _link(TESTS / "worker" / "odd_runners.py", packages / "odd_runners.py")
-    for part in ("__init__.py", "protocol.py", "worker"):
+    for part in ("__init__.py", "protocol.py", "tasks.py", "worker"):
         _link(Path(harness.__file__).parent / part, packages / "harness" / part)
     return folder / "bin" / "python"
 
@@ -74,12 +72,3 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
         )
 
     return make
-
-
-def write_inputs(folder: Path) -> None:
-    """Eight slots that differ, the last token of each masked."""
-    ids = np.random.default_rng(0).integers(0, 1000, (SLOTS, BATCH, SEQUENCE))
-    mask = np.ones_like(ids)
-    mask[..., -1] = 0
-    np.save(folder / "input_ids.npy", ids)
-    np.save(folder / "attention_mask.npy", mask)

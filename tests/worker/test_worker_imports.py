@@ -12,8 +12,9 @@ import pytest
 import harness
 
 HARNESS = Path(harness.__file__).parent
-COPIED = [HARNESS / "__init__.py", HARNESS / "protocol.py", *sorted((HARNESS / "worker").glob("*.py"))]
-OURS = {"harness.protocol", "harness.worker"}
+SHARED = ("__init__.py", "protocol.py", "tasks.py")
+COPIED = [*(HARNESS / name for name in SHARED), *sorted((HARNESS / "worker").glob("*.py"))]
+OURS = {"harness.protocol", "harness.tasks", "harness.worker"}
 
 
 @pytest.mark.parametrize("file", COPIED, ids=lambda file: str(file.relative_to(HARNESS)))
@@ -24,7 +25,7 @@ def test_the_copied_files_import_the_standard_library_numpy_and_each_other(file:
         assert is_ours or package == "numpy" or package in sys.stdlib_module_names, f"{file.name} imports {module}"
 
 
-@pytest.mark.parametrize("name", ["__init__.py", "protocol.py"])
+@pytest.mark.parametrize("name", SHARED)
 def test_what_host_and_worker_share_needs_no_numpy(name: str) -> None:
     assert not any(module.startswith("numpy") for module in imported_by(HARNESS / name))
 

@@ -132,7 +132,7 @@ def test_ready_tells_what_is_in_effect_and_what_a_call_handles(make_job: MakeJob
         "call_ms": 2,
     }
     assert ready.facts["versions"] == {"numpy": np.__version__}
-    assert ready.items == {"samples": 2, "tokens": 8}
+    assert ready.items == {"samples": 2, "tokens": 8, "positions": 8}
     assert ready.inputs_sha256 == inputs_sha256(read_inputs(Path(job.inputs)))
     assert ready.clock_ns >= 0
 
@@ -225,7 +225,7 @@ def test_a_backend_that_always_recompiles_never_settles(make_job: MakeJob) -> No
 
 
 def test_a_backend_that_drifts_never_settles(make_job: MakeJob) -> None:
-    settings = WarmUp(window_calls=5, window_ns=0, tolerance=0.03, limit_ns=300 * MS)
+    settings = replace(WARM_UP, window_calls=5, tolerance=0.03, limit_ns=300 * MS)
     assert not warmed_up(make_job(drift=1.0), settings).settled
 
 
@@ -267,11 +267,11 @@ def test_a_round_of_an_unknown_mode_is_refused(make_job: MakeJob) -> None:
 def test_the_memory_pass_tells_peaks_and_why_one_is_not_known(make_job: MakeJob) -> None:
     read = lead(make_job(), Open(), Memory(calls=2))[2]
     assert isinstance(read, MemoryRead)
-    assert read.bytes["allocated_peak_bytes"] == 1 << 20
+    assert read.bytes["peak_allocated_bytes"] == 3 << 20
     assert read.bytes["peak_rss_bytes"] is not None
     assert read.bytes["peak_rss_cold_start_bytes"] is not None
     assert read.bytes["device_context_bytes"] is None
-    assert read.reasons == {"device_context_bytes": "the runner does not know it"}
+    assert read.reasons["device_context_bytes"] == "the fake backend computes nothing"
 
 
 # --- failures -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from worker_driver import PATIENCE_S, WorkerProcess
+from worker_driver import LATENCY, PATIENCE_S, WorkerProcess
 
 from harness.protocol import (
     MAX_LINE_BYTES,
@@ -47,6 +47,13 @@ ANSWERS = [
     Closed,
 ]
 """What a worker says when all goes well, beside its phases."""
+
+
+BEFORE_WARM_UP = 9
+"""Calls made by then: the first one, and one per slot for the outputs."""
+
+WINDOWS = range(9)
+"""Calls of the warm-up of a steady backend: three windows of three."""
 
 
 def last_words(events: list[Event]) -> list[Event]:
@@ -94,6 +101,20 @@ def test_a_child_process_can_neither_read_commands_nor_write_events(worker: Work
     assert "a framework greets its users" in log
     assert "its native part" in log
     assert "the child read ''" in log
+
+
+# --- stops ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_stopped_in_a_call_tells_so_by_the_signal_that_continues_it_and_by_the_call(
+    worker: WorkerProcess, make_job: MakeJob
+) -> None:
+    stopped = BEFORE_WARM_UP + len(WINDOWS) + LATENCY.settle_calls + 3
+    events = worker.converse(make_job(stop_at=stopped))
+    latency, throughput = (event for event in events if isinstance(event, Samples))
+    assert latency.stops[0] == "the process was stopped and continued (SIGCONT)"
+    assert latency.stops[1].startswith("a call took 1.")
+    assert throughput.stops == []
 
 
 # --- endings --------------------------------------------------------------------------------------------------------

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain, repeat
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worker_driver import ClockedOperation, ManualClock
+from worker_driver import QUIET, ClockedOperation, ManualClock
 
-from harness.protocol import WarmUp
+from harness.protocol import WarmedUp, WarmUp
+from harness.worker.ledger import CompileLedger
+from harness.worker.surroundings import Surroundings
 from harness.worker.timing import TimingLoop
 from harness.worker.warmup import MAX_DISCARDED, SettlingDetector, warm_up
 
@@ -106,7 +112,25 @@ def _by_definition(series: list[tuple[int, int]], window_calls: int, window_ns: 
 
 # --- the warm-up itself ---------------------------------------------------------------------------------------------
 
-SETTINGS = WarmUp(window_calls=10, window_ns=0, tolerance=0.03, limit_ns=10_000 * MS)
+SETTINGS = WarmUp(
+    window_calls=10,
+    window_ns=0,
+    tolerance=0.03,
+    limit_ns=10_000 * MS,
+    probe_tolerance=0.03,
+    foreign_tolerance=0.03,
+)
+
+
+def warmed(
+    loop: TimingLoop,
+    clock: ManualClock,
+    settings: WarmUp = SETTINGS,
+    surroundings: Iterable[Surroundings] = repeat(QUIET),
+) -> WarmedUp:
+    """A warm-up during which the machine does, from stretch to stretch, what `surroundings` say."""
+    told = iter(surroundings)
+    return warm_up(loop, settings, lambda stretch: (stretch(), next(told)), CompileLedger([{}] * 8), clock)
 
 
 def operation_and_loop(*slow_calls_ns: int) -> tuple[ClockedOperation, ManualClock, TimingLoop]:
@@ -118,27 +142,27 @@ def operation_and_loop(*slow_calls_ns: int) -> tuple[ClockedOperation, ManualClo
 
 def test_warm_up_stops_calling_when_three_windows_agree() -> None:
     operation, clock, loop = operation_and_loop()
-    warmed = warm_up(loop, SETTINGS, clock)
-    assert (warmed.settled, warmed.calls, warmed.elapsed_ns) == (True, 0, 0)
-    assert warmed.discarded_ns == [MS] * 30
+    ended = warmed(loop, clock)
+    assert (ended.settled, ended.calls, ended.elapsed_ns) == (True, 0, 0)
+    assert ended.discarded_ns == [MS] * 30
     assert operation.calls == 30
 
 
 def test_warm_up_tells_what_was_discarded_and_how_long_it_lasted() -> None:
     _, clock, loop = operation_and_loop(*[5 * MS] * 14)
-    warmed = warm_up(loop, SETTINGS, clock)
-    assert (warmed.calls, warmed.elapsed_ns) == (10, 50 * MS)
-    assert warmed.discarded_ns == [5 * MS] * 14 + [MS] * 26
+    ended = warmed(loop, clock)
+    assert (ended.calls, ended.elapsed_ns) == (10, 50 * MS)
+    assert ended.discarded_ns == [5 * MS] * 14 + [MS] * 26
 
 
 def test_warm_up_ends_at_its_limit_unsettled() -> None:
     clock = ManualClock()
     operation = ClockedOperation(clock, call_ns=lambda n: MS * (n + 1))
     loop = TimingLoop(operation, 8, operation.compilations, clock)
-    warmed = warm_up(loop, SETTINGS, clock)
-    assert not warmed.settled
-    assert warmed.calls == operation.calls
-    assert SETTINGS.limit_ns <= warmed.elapsed_ns < SETTINGS.limit_ns + MS * (operation.calls + 1)
+    ended = warmed(loop, clock)
+    assert not ended.settled
+    assert ended.calls == operation.calls
+    assert SETTINGS.limit_ns <= ended.elapsed_ns < SETTINGS.limit_ns + MS * (operation.calls + 1)
 
 
 def test_warm_up_keeps_only_the_first_samples_of_a_long_one() -> None:
@@ -148,12 +172,69 @@ def test_warm_up_keeps_only_the_first_samples_of_a_long_one() -> None:
         operation.compiled += 1
 
     operation.on_call = always_compile
-    warmed = warm_up(loop, WarmUp(1_000, 0, 0.03, limit_ns=(MAX_DISCARDED + 1) * MS), clock)
-    assert len(warmed.discarded_ns) == MAX_DISCARDED < warmed.calls
+    ended = warmed(loop, clock, replace(SETTINGS, window_calls=1_000, limit_ns=(MAX_DISCARDED + 1) * MS))
+    assert len(ended.discarded_ns) == MAX_DISCARDED < ended.calls
 
 
 @pytest.mark.parametrize("limit_ns", [0, 1])
 def test_warm_up_without_time_still_makes_a_call(limit_ns: int) -> None:
     operation, clock, loop = operation_and_loop()
-    assert not warm_up(loop, WarmUp(10, 0, 0.03, limit_ns), clock).settled
+    assert not warmed(loop, clock, replace(SETTINGS, limit_ns=limit_ns)).settled
     assert operation.calls == 1
+
+
+# --- the machine meanwhile ------------------------------------------------------------------------------------------
+
+SLOWED = replace(QUIET, probe_ns={"arithmetic": [1_200] * 10})
+SHARED = replace(QUIET, foreign_share=0.4)
+
+
+@pytest.mark.parametrize("disturbed", [SLOWED, SHARED], ids=["slower", "shared"])
+def test_a_shift_that_the_witnesses_saw_too_is_disturbance_and_no_warm_up(disturbed: Surroundings) -> None:
+    _, clock, loop = operation_and_loop(*[5 * MS] * 20)
+    ended = warmed(loop, clock, surroundings=chain([disturbed] * 2, repeat(QUIET)))
+    assert (ended.settled, ended.calls, ended.elapsed_ns, ended.disturbed_calls) == (True, 0, 0, 16)
+
+
+def test_a_shift_that_only_the_latency_shows_is_warm_up() -> None:
+    _, clock, loop = operation_and_loop(*[5 * MS] * 20)
+    ended = warmed(loop, clock)
+    assert (ended.settled, ended.calls, ended.disturbed_calls) == (True, 16, 0)
+
+
+def test_a_machine_that_is_as_busy_before_as_after_explains_no_shift() -> None:
+    _, clock, loop = operation_and_loop(*[5 * MS] * 20)
+    assert warmed(loop, clock, surroundings=repeat(SHARED)).calls == 16
+
+
+def unsettled(operation: ClockedOperation, clock: ManualClock, surroundings: Iterable[Surroundings]) -> str | None:
+    """Why a warm-up of at most a second did not settle."""
+    loop = TimingLoop(operation, 8, operation.compilations, clock)
+    ended = warmed(loop, clock, replace(SETTINGS, limit_ns=1_000 * MS), surroundings)
+    assert not ended.settled
+    return ended.reason
+
+
+def test_a_backend_that_compiles_for_every_call_and_one_that_just_drifts_are_told_apart() -> None:
+    clock = ManualClock()
+    drifting = ClockedOperation(clock, call_ns=lambda n: MS + n * MS // 10)
+    assert unsettled(drifting, clock, repeat(QUIET)) == "unsteady"
+    compiling = ClockedOperation(clock, call_ns=lambda _: MS)
+
+    def compile_again() -> None:
+        compiling.compiled += 1
+
+    compiling.on_call = compile_again
+    assert unsettled(compiling, clock, repeat(QUIET)) == "recompiling"
+
+
+def test_a_drift_of_the_machine_is_not_said_to_be_the_backends() -> None:
+    clock = ManualClock()
+    drifting = ClockedOperation(clock, call_ns=lambda n: MS + n * MS // 10)
+    slowing = (replace(QUIET, probe_ns={"arithmetic": [1_000 + 20 * n] * 10}) for n in range(1_000))
+    assert unsettled(drifting, clock, slowing) == "disturbed"
+
+
+def test_calls_too_long_for_three_windows_are_no_sign_of_unsteadiness() -> None:
+    clock = ManualClock()
+    assert unsettled(ClockedOperation(clock, call_ns=lambda _: 100 * MS), clock, repeat(QUIET)) == "short"

@@ -8,6 +8,9 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from harness.protocol import (
     Close,
@@ -25,12 +28,20 @@ from harness.protocol import (
     encode,
 )
 from harness.worker.api import Arrays
+from harness.worker.surroundings import Surroundings
 
 PATIENCE_S = 30
 """Far longer than anything here takes: a test that waits so long has failed."""
 
 LIMIT_NS = 5_000_000_000
-WARM_UP = WarmUp(window_calls=3, window_ns=0, tolerance=1e6, limit_ns=LIMIT_NS)  # on a busy machine too
+WARM_UP = WarmUp(
+    window_calls=3,
+    window_ns=0,
+    tolerance=1e6,  # on a busy machine too
+    limit_ns=LIMIT_NS,
+    probe_tolerance=1e6,
+    foreign_tolerance=1.0,
+)
 LATENCY = Round(0, "latency", settle_calls=1, settle_ns=0, calls=8, budget_ns=0, limit_ns=LIMIT_NS)
 THROUGHPUT = Round(1, "throughput", settle_calls=2, settle_ns=0, calls=8, budget_ns=0, limit_ns=LIMIT_NS)
 AFTER_IMPORT = (
@@ -44,6 +55,18 @@ AFTER_IMPORT = (
     Close(),
 )
 """What a host says to a worker that has imported its runner, made short."""
+
+
+SLOTS, BATCH, SEQUENCE = 8, 2, 4
+
+
+def write_inputs(folder: Path) -> None:
+    """Eight slots that differ, the last token of each masked."""
+    ids = np.random.default_rng(0).integers(0, 1000, (SLOTS, BATCH, SEQUENCE))
+    mask = np.ones_like(ids)
+    mask[..., -1] = 0
+    np.save(folder / "input_ids.npy", ids)
+    np.save(folder / "attention_mask.npy", mask)
 
 
 class WorkerProcess:
@@ -111,6 +134,18 @@ class WorkerProcess:
             for line in stream:
                 self._lines.put(line)
         self._lines.put(b"")
+
+
+QUIET = Surroundings(probe_ns={"arithmetic": [1_000] * 10}, foreign_share=0.0, stops=[])
+"""What a witness tells where nothing else goes on."""
+
+
+T = TypeVar("T")
+
+
+def watched(stretch: Callable[[], T]) -> tuple[T, Surroundings]:
+    """A witness of a machine on which nothing ever happens."""
+    return stretch(), QUIET
 
 
 class ManualClock:

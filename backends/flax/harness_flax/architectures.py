@@ -16,9 +16,33 @@ def _words(text: str) -> frozenset[str]:
 MODEL_TYPES = {
     "feature-extraction": _words(
         """
-        albert bart beit bert big_bird blenderbot blenderbot-small bloom clip dinov2 distilbert electra gemma
-        gpt-sw3 gpt2 gpt_neo gptj llama longt5 marian mbart mistral mt5 opt pegasus regnet resnet roberta
-        roberta-prelayernorm roformer t5 vision-text-dual-encoder vit wav2vec2 whisper xglm xlm-roberta
+        albert bart beit bert big_bird blenderbot blenderbot-small bloom clip dinov2 distilbert
+        electra gemma gpt-sw3 gpt2 gpt_neo gptj llama longt5 marian mbart mistral mt5 opt pegasus
+        regnet resnet roberta roberta-prelayernorm roformer t5 vision-text-dual-encoder vit wav2vec2
+        whisper xglm xlm-roberta
+        """
+    ),
+    "text-classification": _words(
+        """
+        albert bart bert big_bird distilbert electra mbart roberta roberta-prelayernorm roformer
+        xlm-roberta
+        """
+    ),
+    "token-classification": _words(
+        """
+        albert bert big_bird distilbert electra roberta roberta-prelayernorm roformer xlm-roberta
+        """
+    ),
+    "fill-mask": _words(
+        """
+        albert bart bert big_bird distilbert electra mbart roberta roberta-prelayernorm roformer
+        xlm-roberta
+        """
+    ),
+    "question-answering": _words(
+        """
+        albert bart bert big_bird distilbert electra mbart roberta roberta-prelayernorm roformer
+        xlm-roberta
         """
     ),
     "text-generation": _words(
@@ -27,8 +51,18 @@ MODEL_TYPES = {
         roberta-prelayernorm xglm xlm-roberta
         """
     ),
+    "text2text-generation": _words(
+        """
+        bart blenderbot blenderbot-small encoder-decoder longt5 marian mbart mt5 pegasus t5
+        """
+    ),
+    "image-classification": _words(
+        """
+        beit dinov2 regnet resnet vit
+        """
+    ),
 }
-"""By task: model types (of config.json) with a class for FlaxAutoModel and FlaxAutoModelForCausalLM."""
+"""By task: model types (of config.json) that its Flax auto class has a class for."""
 
 ROTARY = ("gemma", "llama", "mistral")
 """Model types whose Flax code has one way to make rotary positions: no scaling of any kind."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
+
+from harness.worker.api import RUNNERS_COUNTERS, Counters, describe_build
 
 DISTRIBUTIONS = ("jax", "jaxlib", "flax", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
 
@@ -31,7 +34,15 @@ def versions() -> dict[str, str]:
 
 def device(weights: Any) -> str:
     """The kind of device that all weights are on; several are joined by "+"."""
-    return "+".join(sorted({each.platform for leaf in jax.tree.leaves(weights) for each in leaf.devices()}))
+    return "+".join(sorted({str(kind(each)) for leaf in jax.tree.leaves(weights) for each in leaf.devices()}))
+
+
+def kind(device: jax.Device | None) -> str | None:
+    """The kind of device in our words. JAX calls GPUs of all makers "gpu"; whose it is, the client knows."""
+    if device is None:
+        return None
+    is_cuda = device.platform == "gpu" and "cuda" in device.client.platform_version.lower()
+    return "cuda" if is_cuda else device.platform
 
 
 def dtype(weights: Any) -> str:
@@ -43,6 +54,23 @@ def dtype(weights: Any) -> str:
 def weights_bytes(weights: Any) -> int:
     """Bytes of all weights; what a repair makes of them inside the program does not count."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(weights))
+
+
+def allocator_counters(stats: Mapping[str, int] | None) -> Counters:
+    """What the device's allocator tells of itself (`Device.memory_stats`; None on CPU, where it counts nothing).
+
+    Its peaks are those since it was made, so they count under names of their own: they are no peaks of the memory pass.
+    """
+    if stats is None:
+        nothing = dict.fromkeys(RUNNERS_COUNTERS, "XLA's allocator counts nothing on this device")
+        return {**nothing, "device_context_bytes": "a CPU has no context"}
+    return {
+        "allocated_bytes": stats["bytes_in_use"],
+        "peak_allocated_bytes": "XLA's peak cannot be reset: see peak_allocated_since_start_bytes",
+        "peak_allocated_since_start_bytes": stats["peak_bytes_in_use"],
+        "peak_reserved_bytes": "XLA's peak cannot be reset",
+        "device_context_bytes": "XLA makes the context and takes its pool in one",
+    }
 
 
 def pool_threads() -> int:
@@ -67,6 +95,7 @@ def platform() -> dict[str, Any]:
     """How JAX and XLA are set up."""
     first = jax.devices()[0]
     return {
+        "build": describe_build("jaxlib does not say", cuda=_cuda(first), commit=jaxlib.version._git_hash),
         "platform": first.client.platform,
         "platform_version": first.client.platform_version,
         "devices": [str(each) for each in jax.devices()],
@@ -76,3 +105,9 @@ def platform() -> dict[str, Any]:
         "persistent_cache_enabled": jax.config.jax_enable_compilation_cache,
         "persistent_cache_folder": jax.config.jax_compilation_cache_dir,
     }
+
+
+def _cuda(device: jax.Device) -> str | None:
+    """The CUDA that the client was built for, as it says: "cuda 12090" is 12090."""
+    found = re.search(r"cuda (\d+)", device.client.platform_version)
+    return found and found[1]

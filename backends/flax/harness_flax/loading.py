@@ -20,17 +20,28 @@ import numpy.typing as npt
 import transformers
 from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file
-from transformers import AutoConfig, FlaxAutoModel, FlaxAutoModelForCausalLM, FlaxPreTrainedModel, PretrainedConfig
+from transformers import AutoConfig, FlaxPreTrainedModel, PretrainedConfig
 from transformers.modeling_flax_pytorch_utils import convert_pytorch_state_dict_to_flax
 
 from harness.worker.api import Job, Unsupported
 from harness_flax.architectures import ENCODERS
 from harness_flax.repairs import Repair, Weights
 
-CLASSES = {"feature-extraction": FlaxAutoModel, "text-generation": FlaxAutoModelForCausalLM}
+CLASSES = {
+    "feature-extraction": transformers.FlaxAutoModel,
+    "text-classification": transformers.FlaxAutoModelForSequenceClassification,
+    "token-classification": transformers.FlaxAutoModelForTokenClassification,
+    "fill-mask": transformers.FlaxAutoModelForMaskedLM,
+    "question-answering": transformers.FlaxAutoModelForQuestionAnswering,
+    "text-generation": transformers.FlaxAutoModelForCausalLM,
+    "text2text-generation": transformers.FlaxAutoModelForSeq2SeqLM,
+    "image-classification": transformers.FlaxAutoModelForImageClassification,
+}
+"""By task."""
 
 UNCOMPARED = "pooler"
-"""Part of models that no compared output depends on: checkpoints of masked language models lack it. It computes with zeros then."""
+"""First part of the names of those weights of a model without a head that no compared output depends on: checkpoints of masked
+language models lack them. It computes with zeros then. Heads that take what the pooler gives have it inside the model's part."""
 
 PREFIXES = {"xlm-roberta": "roberta"}
 """Model type -> what PyTorch's names of a base model's weights begin with, where the Flax class names something else."""
@@ -83,7 +94,7 @@ def read_weights(definition: Definition, job: Job) -> tuple[Weights, list[str]]:
     weights = {path: read[path] for path in needed if path in read}
     supplied = flatten_dict(jax.eval_shape(definition.mended, unflatten_dict(weights)))
     missing = sorted(path for path in needed if path not in supplied)
-    if lacking := [path for path in missing if UNCOMPARED not in path]:
+    if lacking := [path for path in missing if path[0] != UNCOMPARED]:
         raise Unsupported(
             f"{type(definition.model).__name__} needs {len(lacking)} weights that the checkpoint lacks, "
             f"as {'.'.join(lacking[0])}"

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.hookspecs import hookimpl
-from harness.model import Backend, Cell, Stack, longest_sequence
+from harness.model import Backend, Cell, Stack
 from harness_flax.architectures import ENCODERS, MODEL_TYPES, differences
 
-DTYPES = ("float32", "bfloat16")
-DEVICES = ("cpu",)  # the lock has jaxlib's CPU build
-CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")  # how classes of config.json's `architectures` end that have the head
+DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16"))
 
-STACK = Stack(name="flax", lock="harness_flax:flax.lock", packages=("harness_flax",))
+STACK = Stack(
+    name="flax",
+    lock="harness_flax:flax.lock",
+    packages=("harness_flax",),
+    device_locks={"cuda": "harness_flax:flax-cuda.lock"},
+)
 
 
 def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
@@ -22,30 +25,11 @@ def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
 
 
 def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    if cell.task not in MODEL_TYPES:
-        yield f"task {cell.task}: this backend runs {' and '.join(MODEL_TYPES)}"
-    if cell.operation != "forward":
-        yield f"operation {cell.operation}: this backend runs forward"
-    if cell.dtype not in DTYPES:
-        yield f"dtype {cell.dtype}: this backend runs {' and '.join(DTYPES)}"
-    if cell.device not in DEVICES:
-        yield f"device {cell.device}: this backend runs on {' and '.join(DEVICES)}"
-    yield from _model_reasons(cell, model_config)
-
-
-def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    architectures = model_config.get("architectures") or []
-    if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
-        yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
     model_type = model_config.get("model_type")
-    if model_type is not None and model_type not in MODEL_TYPES.get(cell.task, ()):
+    if model_type is not None and model_type not in MODEL_TYPES[cell.task]:
         yield f"model type {model_type}: Transformers has no Flax class for it and {cell.task}"
-    is_run_as_encoder = cell.task == "feature-extraction" and model_type in ENCODERS
-    if model_config.get("is_encoder_decoder") and not is_run_as_encoder:
-        yield f"model type {model_type}: an encoder-decoder also needs decoder inputs, which are not made"
-    limit = longest_sequence(model_config)
-    if limit is not None and cell.sequence_length > limit:
-        yield f"sequence_length {cell.sequence_length}: the model has positions for {limit} tokens"
+    if cell.task == "feature-extraction" and model_config.get("is_encoder_decoder") and model_type not in ENCODERS:
+        yield f"task feature-extraction: Transformers has no Flax class for the encoder of model type {model_type}"
     yield from differences(model_config)
 
 
@@ -54,6 +38,8 @@ FLAX = Backend(
     stack=STACK,
     runner="harness_flax.runner:FlaxRunner",
     description="Flax: compiled ahead of time by XLA, one program for the shape of the inputs",
+    tasks=tuple(MODEL_TYPES),
+    dtypes=DTYPES,
     supports=supports,
     has_compile_cache=True,
 )

@@ -16,10 +16,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 import numpy.typing as npt
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Stopwatch, Unsupported
+from harness.tasks import TASKS
+from harness.worker.api import Arrays, Counters, Facts, Job, Mark, Stages, Stopwatch, Unsupported
+from harness.worker.items import count_items
 from harness_flax import facts
 from harness_flax.compiling import CompileLog, set_up_cache
 from harness_flax.loading import Definition, define, read_weights
@@ -27,8 +30,8 @@ from harness_flax.repairs import REPAIRS, Repair, Weights
 
 Values = dict[str, jax.Array]
 
-OUTPUTS = {"feature-extraction": "last_hidden_state", "text-generation": "logits"}
-"""By task. Other outputs are computed too, but not compared: not every backend has them."""
+PLATFORMS = {"cpu": "cpu", "cuda": "cuda,cpu"}
+"""What JAX calls the device kinds. The first is where everything goes."""
 
 EVALUATION = {"train": False, "deterministic": True}
 """How Flax models are told to evaluate: each takes one of the two."""
@@ -67,7 +70,8 @@ class FlaxRunner:
             raise Unsupported(f"operation {name}: flax runs forward")
         function = _forward_function(self._definition, slots[0].keys())
         values = [self._values(slot) for slot in slots]
-        self._operation = Forward(function, self._weights, values, OUTPUTS[self._job.task], self._log)
+        outputs, items = TASKS[self._job.task].outputs, count_items(slots[0])
+        self._operation = Forward(function, self._weights, values, outputs, items, self._log)
         return self._operation
 
     def facts(self) -> Facts:
@@ -96,10 +100,11 @@ class FlaxRunner:
         """Everything that XLA compiled, the few small programs that JAX needs while loading included."""
         return self._log.compilations
 
-    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:  # noqa: ARG002 - XLA keeps no peaks on CPU
+    def memory(self, *, reset: bool = False) -> Counters:  # noqa: ARG002 - XLA's peaks cannot be reset
         """The weights, and what the program needs beside them, its outputs and its inputs."""
         analysis = self._operation.compiled.memory_analysis()
         return {
+            **facts.allocator_counters(jax.devices()[0].memory_stats()),
             "weights_bytes": facts.weights_bytes(self._weights),
             "temporaries_bytes": analysis.temp_size_in_bytes,
         }
@@ -139,15 +144,16 @@ class Forward:
         function: Callable[[Weights, Values], Values],
         weights: Weights,
         slots: Sequence[Values],
-        output: str,
+        outputs: Sequence[str],
+        items: Mapping[str, int],
         log: CompileLog,
     ) -> None:
         self._function = function
         self._weights = weights
         self._slots = slots
-        self._output = output
+        self._outputs = outputs
         self._log = log
-        self.items = _items(slots[0])
+        self.items = items
 
     def compile(self) -> Stages:
         """Trace to JAX's language, lower to XLA's, compile."""
@@ -181,7 +187,7 @@ class Forward:
 
     def outputs(self) -> Arrays:
         """What of the last call is compared, a float32 copy on the host."""
-        return {self._output: np.array(self._last[self._output], np.float32)}
+        return {name: np.array(self._last[name], np.float32) for name in self._outputs}
 
     def release(self) -> None:
         """Let go of program, weights, inputs and outputs."""
@@ -189,16 +195,27 @@ class Forward:
 
 
 def _set_up_device(job: Job) -> None:
-    """Device and threads: JAX makes its client here. Raises Unsupported for a device that the locked jaxlib does not have.
+    """Device and threads: JAX makes its clients here. Raises Unsupported for a device that is not there.
 
     XLA reads the size of its pool from NPROC, else from the processors that this process may use. XLA_FLAGS has nothing for it:
     `--xla_cpu_multi_thread_eigen=false` leaves the pool as it is.
     """
-    if job.device != "cpu":
-        raise Unsupported(f"device {job.device}: the locked jaxlib is the CPU build")
     os.environ["NPROC"] = str(job.threads)
-    jax.config.update("jax_platforms", job.device)
-    jax.devices()
+    # Of a GPU's memory JAX would take three quarters at once, whatever the other workers of the block hold.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    jax.config.update("jax_platforms", PLATFORMS[job.device])
+    if job.dtype == "float32":
+        jax.config.update("jax_default_matmul_precision", "highest")  # on a GPU JAX would take TF32 for it
+    if facts.kind(_first_device()) != job.device:
+        raise Unsupported(f"device {job.device}: jaxlib {jaxlib.__version__} finds none here")
+
+
+def _first_device() -> jax.Device | None:
+    """Where everything goes. JAX raises for a platform that fails, but leaves out in silence one that it has no plugin for."""
+    try:
+        return jax.devices()[0]
+    except RuntimeError:
+        return None
 
 
 def _forward_function(definition: Definition, names: Iterable[str]) -> Callable[[Weights, Values], Values]:
@@ -213,11 +230,3 @@ def _forward_function(definition: Definition, names: Iterable[str]) -> Callable[
         return dict(model(**inputs, params=definition.mended(weights), **evaluation))
 
     return forward
-
-
-def _items(slot: Values) -> dict[str, int]:
-    """Per call. Padding counts as tokens: it is computed like any other."""
-    if "pixel_values" in slot:
-        return {"images": len(slot["pixel_values"])}
-    batch_size, sequence_length = slot["input_ids"].shape
-    return {"samples": batch_size, "tokens": batch_size * sequence_length}

@@ -28,28 +28,41 @@ FLOATS = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16"
 
 
 def export(checkpoint: str, task: str, folder: str, threads: int) -> dict[str, Any]:
-    """Write the model for one task, in float32, without a cache; of an encoder-decoder its encoder.
+    """Write the model for one task, in float32, without a cache; where an encoder-decoder extracts features, its encoder.
 
     Parity is judged later, so optimum need not validate.
     """
     torch.set_num_threads(threads)
-    if AutoConfig.from_pretrained(checkpoint, local_files_only=True).is_encoder_decoder:
+    is_encoder_decoder = AutoConfig.from_pretrained(checkpoint, local_files_only=True).is_encoder_decoder
+    if is_encoder_decoder and task == "feature-extraction":
         _export_encoder(checkpoint, task, Path(folder))
     else:
         _export_model(checkpoint, task, folder)
+        _free_output_shapes(Path(folder) / MODEL)
     return _described(Path(folder))
 
 
 def _export_model(checkpoint: str, task: str, folder: str) -> None:
+    """In one file: optimum would give encoder and decoder one each."""
     main_export(
         checkpoint,
         folder,
         task=task,
+        monolith=True,
         dtype="fp32",
         library_name="transformers",
         local_files_only=True,
         do_validation=False,
     )
+
+
+def _free_output_shapes(file: Path) -> None:
+    """Optimum traces a model that takes images of any size (ResNet) with 64 x 64 pixels and writes what came of it down as the only
+    shape of its outputs: a session would refuse any other."""
+    model = onnx.load(str(file), load_external_data=False)
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    onnx.save(model, str(file))
 
 
 def _export_encoder(checkpoint: str, task: str, folder: Path) -> None:

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness_pytorch.plugin import EAGER, is_run_as_encoder
+from harness_pytorch.plugin import EAGER
+from harness_pytorch.plugin import supports as supports_pytorch
 
 from harness.hookspecs import hookimpl
-from harness.model import Backend, Cell, Option, Stack, longest_sequence
+from harness.model import Backend, Cell, Option, Stack
 from harness_onnxruntime.architectures import EXPORTABLE, OPTIMISABLE
 
-DEVICES = ("cpu", "cuda")
-CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")  # how classes of config.json's `architectures` end that have the head
 HALF_PRECISION_LEVEL = "O4"
 
 STACK = Stack(
     name="onnxruntime",
     lock="harness_onnxruntime:onnxruntime.lock",
     packages=("harness_onnxruntime", "harness_pytorch"),  # the latter's eager runs here too, as a control
+    device_locks={"cuda": "harness_onnxruntime:onnxruntime-cuda.lock"},
 )
 
 
@@ -29,33 +29,15 @@ def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
 
 
 def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    if cell.task not in EXPORTABLE:
-        yield f"task {cell.task}: this backend runs {' and '.join(EXPORTABLE)}"
-    if cell.operation != "forward":
-        yield f"operation {cell.operation}: this backend runs forward"
-    if cell.dtype != "float32":
-        yield f"dtype {cell.dtype}: this backend exports and runs float32"
-    if cell.device not in DEVICES:
-        yield f"device {cell.device}: this backend runs on {' and '.join(DEVICES)}"
-    if cell.options.get("optimum_level") == HALF_PRECISION_LEVEL:
+    level, model_type = cell.options.get("optimum_level"), model_config.get("model_type")
+    if level == HALF_PRECISION_LEVEL:
         yield "optimum_level O4: it makes a float16 graph, in silence also on CPU, and this backend runs float32"
-    yield from _model_reasons(cell, model_config)
-
-
-def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    architectures = model_config.get("architectures") or []
-    if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
-        yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
-    model_type = model_config.get("model_type")
-    if model_type is not None and model_type not in EXPORTABLE.get(cell.task, ()):
+    if model_type is not None and model_type not in EXPORTABLE[cell.task]:
         yield f"model type {model_type}: optimum's ONNX exporter does not have it for {cell.task}"
-    if model_type is not None and cell.options.get("optimum_level") and model_type not in OPTIMISABLE:
-        yield f"optimum_level {cell.options['optimum_level']}: optimum's optimiser does not have model type {model_type}"
-    if model_config.get("is_encoder_decoder") and not is_run_as_encoder(cell, model_config):
-        yield f"model type {model_type}: an encoder-decoder also needs decoder inputs, which are not made"
-    limit = longest_sequence(model_config)
-    if limit is not None and cell.sequence_length > limit:
-        yield f"sequence_length {cell.sequence_length}: the model has positions for {limit} tokens"
+    if model_type is not None and level and model_type not in OPTIMISABLE:
+        yield f"optimum_level {level}: optimum's optimiser does not have model type {model_type}"
+    if reason := supports_pytorch(cell, model_config):  # the exporter loads the model with the same classes
+        yield reason
 
 
 ONNXRUNTIME = Backend(
@@ -79,6 +61,8 @@ ONNXRUNTIME = Backend(
             help="optimise the exported file first, by optimum: O1 basic, O2 fused layers, O3 approximate GELU too",
         ),
     ),
+    tasks=tuple(EXPORTABLE),
+    dtypes={"cpu": ("float32",), "cuda": ("float32",)},
     supports=supports,
     has_compile_cache=True,
 )

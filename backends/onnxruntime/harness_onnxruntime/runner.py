@@ -22,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Stopwatch, Unsupported
+from harness.worker.api import RUNNERS_COUNTERS, Arrays, Counters, Facts, Job, Mark, Stages, Stopwatch, Unsupported
+from harness.worker.items import count_items
 from harness_onnxruntime.artefact import Artefact
+from harness_onnxruntime.build import parse_build
 from harness_onnxruntime.exporter import Exporter
 
 DISTRIBUTIONS = ("optimum", "optimum-onnx", "onnx", "torch", "transformers", "numpy")
@@ -36,7 +38,13 @@ LEVELS = {
 }
 LEVEL_NAMES = {level: name for name, level in LEVELS.items()}
 
-PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
+PROVIDERS = {
+    "cpu": ["CPUExecutionProvider"],
+    "cuda": [
+        ("CUDAExecutionProvider", {"use_tf32": "0"}),
+        "CPUExecutionProvider",
+    ],  # float32 is float32 in every backend
+}
 DEVICES = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 
 ELEMENT_TYPES = {
@@ -55,6 +63,7 @@ class OnnxRuntimeRunner:
         self._artefact = Artefact(Path(job.cache))
         self._found = self._artefact.state()
         self._exporter = None if self._found == "warm" else Exporter()
+        self._sessions = 0
         self.not_applicable = {"load": "the session reads the weights while it is created"}
 
     def load(self, job: Job) -> Stages:
@@ -98,7 +107,7 @@ class OnnxRuntimeRunner:
         }
         details = {
             "providers": session.get_providers(),
-            "build": onnxruntime.get_build_info(),
+            "build": parse_build(onnxruntime.get_build_info(), onnxruntime.cuda_version),
             "threads_started_by_session": self._threads_started,
             "intra_op_num_threads": options.intra_op_num_threads,
             "inter_op_num_threads": options.inter_op_num_threads,
@@ -112,14 +121,20 @@ class OnnxRuntimeRunner:
 
     def compilations(self) -> int:
         """Sessions created."""
-        return int(hasattr(self, "_threads_started"))
+        return self._sessions
 
-    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:  # noqa: ARG002 - ORT keeps no counters to reset
+    def memory(self, *, reset: bool = False) -> Counters:  # noqa: ARG002 - ORT tells no counters to reset
         """The weights in the file, and what exporting them took here: that process is gone, and in no other number."""
-        counters = {"weights_bytes": self._described["weights_bytes"]}
-        if self._exporter is not None:
-            counters["exporter_peak_rss_bytes"] = self._described["peak_rss_bytes"]
-        return counters
+        untold = dict.fromkeys(RUNNERS_COUNTERS, "ONNX Runtime tells Python nothing of its allocators")
+        was_exported, is_on_cpu = self._exporter is not None, self._job.device == "cpu"
+        exporting = self._described["peak_rss_bytes"] if was_exported else self.not_applicable["prepare"]
+        no_context = "a CPU has no context" if is_on_cpu else "the session makes it and reads the weights in one"
+        return {
+            **untold,
+            "weights_bytes": self._described["weights_bytes"],
+            "device_context_bytes": no_context,
+            "exporter_peak_rss_bytes": exporting,
+        }
 
     def close(self) -> None:
         """Free the session, and end the exporter where `prepare` did not come to it."""
@@ -149,6 +164,7 @@ class OnnxRuntimeRunner:
             str(self._artefact.model), _session_options(self._job), providers=PROVIDERS[self._job.device]
         )
         self._threads_started = _threads() - before
+        self._sessions += 1
         return session
 
 
@@ -158,7 +174,7 @@ class Forward:
     calls_per_begin = None
 
     def __init__(self, open_session: Callable[[], onnxruntime.InferenceSession], slots: Sequence[Arrays]) -> None:
-        self.items = _items(slots[0])
+        self.items: Mapping[str, int] = count_items(slots[0])
         self._open_session = open_session
         self._arrays = slots
 
@@ -196,14 +212,6 @@ class Forward:
     def release(self) -> None:
         """Let go of session, inputs and outputs."""
         self.__dict__.clear()
-
-
-def _items(slot: Arrays) -> dict[str, int]:
-    """Per call. Padding counts as tokens: it is computed like any other."""
-    if "pixel_values" in slot:
-        return {"images": len(slot["pixel_values"])}
-    batch_size, sequence_length = slot["input_ids"].shape
-    return {"samples": batch_size, "tokens": batch_size * sequence_length}
 
 
 def _session_options(job: Job) -> onnxruntime.SessionOptions:

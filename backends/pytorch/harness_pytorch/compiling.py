@@ -64,10 +64,10 @@ class CompileRunner(SdpaRunner):
         torch._dynamo.reset()
         super().close()
 
-    def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str]) -> Forward:
+    def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str], items: Mapping[str, int]) -> Forward:
         options = {name: value for name, value in self._job.options.items() if name in COMPILE_OPTIONS}
         asked = {name: value for name, value in options.items() if value is not None}
-        return CompiledForward(self._model, slots, outputs, self._device, options=asked, log=self._log)
+        return CompiledForward(self._model, slots, outputs, items, self._device, options=asked, log=self._log)
 
 
 class CompiledForward(Forward):

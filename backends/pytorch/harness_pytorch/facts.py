@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from harness_pytorch.build import parse_build
+
 DISTRIBUTIONS = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
 
 SDPA_KERNEL = "scaled_dot_product"
@@ -40,6 +42,20 @@ def weights_bytes(model: PreTrainedModel) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
+def make_context() -> int | str:
+    """Make the first GPU's context, which nothing must have done before; the bytes it took, or why they are not known.
+
+    NVML tells what all processes together have taken of the device, so no other may take or give back any meanwhile: launches
+    are opened one at a time.
+    """
+    try:
+        before = torch.cuda.device_memory_used(0)
+        torch.cuda.synchronize()
+        return torch.cuda.device_memory_used(0) - before
+    except Exception as error:  # whatever NVML lacks here, it is no reason to end a launch
+        return f"NVML was asked in vain: {error}"
+
+
 def attention_kernels(call: Callable[[], object]) -> list[str]:
     """The operators behind scaled_dot_product_attention that one call runs; none where attention is written out.
 
@@ -60,7 +76,7 @@ def model(model: PreTrainedModel) -> dict[str, Any]:
 def build() -> dict[str, Any]:
     """How this PyTorch was built and set up."""
     return {
-        "torch_build": torch.__config__.show(),
+        "build": parse_build(torch.__config__.show()),
         "parallel_backend": torch.__config__.parallel_info().rpartition("ATen parallel backend:")[2].strip(),
         "interop_threads": torch.get_num_interop_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),

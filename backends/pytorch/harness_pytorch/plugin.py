@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.hookspecs import hookimpl
-from harness.model import Backend, Cell, Option, Stack, longest_sequence
+from harness.model import Backend, Cell, Option, Stack
 from harness_pytorch.architectures import ENCODERS, WITHOUT_SDPA
 
-TASKS = ("feature-extraction", "text-generation")
-DTYPES = ("float32", "bfloat16", "float16")
-DEVICES = ("cpu", "cuda")
-CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")  # how classes of config.json's `architectures` end that have the head
+DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16", "float16"))
 CUDA_GRAPH_MODES = ("reduce-overhead",)
 
 STACK = Stack(
@@ -20,6 +17,7 @@ STACK = Stack(
     lock="harness_pytorch:pytorch.lock",
     packages=("harness_pytorch",),
     checkpoint_maker="harness_pytorch.make_checkpoint",
+    device_locks={"cuda": "harness_pytorch:pytorch-cuda.lock"},
 )
 
 MATMUL_PRECISION = Option(
@@ -33,7 +31,10 @@ MATMUL_PRECISION = Option(
 
 def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     """Why the pytorch stack cannot run a cell, None where it can."""
-    return next(_reasons(cell, model_config), None)
+    model_type = model_config.get("model_type")
+    if cell.task == "feature-extraction" and model_config.get("is_encoder_decoder") and model_type not in ENCODERS:
+        return f"task feature-extraction: Transformers has no class for the encoder of model type {model_type}"
+    return None
 
 
 def supports_sdpa(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
@@ -51,40 +52,13 @@ def supports_compiled(cell: Cell, model_config: Mapping[str, Any]) -> str | None
     return supports_sdpa(cell, model_config)
 
 
-def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    if cell.task not in TASKS:
-        yield f"task {cell.task}: this backend runs {' and '.join(TASKS)}"
-    if cell.operation != "forward":
-        yield f"operation {cell.operation}: this backend runs forward"
-    if cell.dtype not in DTYPES:
-        yield f"dtype {cell.dtype}: this backend runs {', '.join(DTYPES)}"
-    if cell.device not in DEVICES:
-        yield f"device {cell.device}: this backend runs on {' and '.join(DEVICES)}"
-    yield from _model_reasons(cell, model_config)
-
-
-def _model_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
-    limit = longest_sequence(model_config)
-    if limit is not None and cell.sequence_length > limit:
-        yield f"sequence_length {cell.sequence_length}: the model has positions for {limit} tokens"
-    if model_config.get("is_encoder_decoder") and not is_run_as_encoder(cell, model_config):
-        yield f"model type {model_config.get('model_type')}: an encoder-decoder also needs decoder inputs, which are not made"
-    architectures = model_config.get("architectures") or []
-    if cell.task == "text-generation" and architectures and not any(a.endswith(CAUSAL_HEADS) for a in architectures):
-        yield f"task text-generation: the checkpoint is of {', '.join(architectures)}, which has no language-model head"
-
-
-def is_run_as_encoder(cell: Cell, model_config: Mapping[str, Any]) -> bool:
-    """Whether it is an encoder-decoder of which only the encoder runs."""
-    return cell.task == "feature-extraction" and model_config.get("model_type") in ENCODERS
-
-
 EAGER = Backend(
     name="eager",
     stack=STACK,
     runner="harness_pytorch.runner:EagerRunner",
     description="PyTorch operator by operator, attention written out: the plainest path, and the reference",
     options=(MATMUL_PRECISION,),
+    dtypes=DTYPES,
     expects={"attn_implementation": "eager", "sdpa_called": False},
     supports=supports,
 )
@@ -95,6 +69,7 @@ SDPA = Backend(
     runner="harness_pytorch.runner:SdpaRunner",
     description="PyTorch operator by operator, attention by scaled_dot_product_attention: Transformers' default",
     options=(MATMUL_PRECISION,),
+    dtypes=DTYPES,
     expects={"attn_implementation": "sdpa", "sdpa_called": True},
     supports=supports_sdpa,
 )
@@ -121,6 +96,7 @@ COMPILE = Backend(
         Option("fullgraph", bool, default=None, help="true: a graph break is an error; PyTorch: false"),
         MATMUL_PRECISION,
     ),
+    dtypes=DTYPES,
     expects={"attn_implementation": "sdpa", "compiled": True},
     supports=supports_compiled,
     has_compile_cache=True,

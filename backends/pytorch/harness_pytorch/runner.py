@@ -10,25 +10,46 @@ No cache is filled: `use_cache` is off, as a forward pass has no use for one and
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy.typing as npt
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForTextEncoding, PreTrainedModel
+import transformers
+from transformers import AutoConfig, AutoModelForTextEncoding, PreTrainedModel
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Stages, Unsupported
+from harness.tasks import TASKS
+from harness.worker.api import (
+    RUNNERS_COUNTERS,
+    Arrays,
+    Counters,
+    Facts,
+    Job,
+    Mark,
+    Stages,
+    Stopwatch,
+    Unsupported,
+)
+from harness.worker.items import count_items
 from harness_pytorch import facts
 
 Tensors = dict[str, torch.Tensor]
 
-CLASSES = {"feature-extraction": AutoModel, "text-generation": AutoModelForCausalLM}
-OUTPUTS = {"feature-extraction": ("last_hidden_state",), "text-generation": ("logits",)}
-"""By task. Other outputs are computed too, but not compared: not every backend has them."""
+CLASSES = {
+    "feature-extraction": transformers.AutoModel,
+    "text-classification": transformers.AutoModelForSequenceClassification,
+    "token-classification": transformers.AutoModelForTokenClassification,
+    "fill-mask": transformers.AutoModelForMaskedLM,
+    "question-answering": transformers.AutoModelForQuestionAnswering,
+    "text-generation": transformers.AutoModelForCausalLM,
+    "text2text-generation": transformers.AutoModelForSeq2SeqLM,
+    "image-classification": transformers.AutoModelForImageClassification,
+}
+"""By task."""
 
 UNCOMPARED = "pooler."
-"""Weights that no compared output depends on: checkpoints of masked language models lack them."""
+"""Weights of a model without a head that no compared output depends on: checkpoints of masked language models lack them. Heads that
+take what the pooler gives have it under the name of the model within: those weights are needed."""
 
 
 class TorchRunner:
@@ -41,17 +62,21 @@ class TorchRunner:
     }
 
     def load(self, job: Job) -> Stages:
-        """Read the weights, then put them on the device."""
+        """Make the device's context, where it has one; read the weights, then put them on the device."""
         self._job = job
         self._device = _device(job.device)
         _set_threads(job.threads)
         _set_precision(job.options.get("matmul_precision"))
-        started_ns = time.perf_counter_ns()
+        watch = Stopwatch()
+        if self._device.type == "cuda":
+            self._context = facts.make_context()
+            watch.lap("context")
         self._model = _read(job, self.attn_implementation)
-        read_ns = time.perf_counter_ns()
+        watch.lap("read")
         self._model.to(self._device)
         _synchronise(self._device)
-        return [("read", read_ns - started_ns), ("to_device", time.perf_counter_ns() - read_ns)]
+        watch.lap("to_device")
+        return watch.laps
 
     def prepare(self) -> Stages:
         """Nothing."""
@@ -61,7 +86,8 @@ class TorchRunner:
         """The forward pass. Raises Unsupported for any other operation."""
         if name != "forward":
             raise Unsupported(f"operation {name}: the pytorch backends run forward")
-        self._operation = self._forward([self._tensors(slot) for slot in slots], OUTPUTS[self._job.task])
+        tensors = [self._tensors(slot) for slot in slots]
+        self._operation = self._forward(tensors, TASKS[self._job.task].outputs, count_items(slots[0]))
         return self._operation
 
     def facts(self) -> Facts:
@@ -84,17 +110,19 @@ class TorchRunner:
         """Eager PyTorch never compiles."""
         return 0
 
-    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:
-        """The weights; on a GPU also the allocator's counters. PyTorch's CPU allocator counts nothing."""
-        counters: dict[str, int | None] = {"weights_bytes": facts.weights_bytes(self._model)}
+    def memory(self, *, reset: bool = False) -> Counters:
+        """The weights; on a GPU also the allocator's counters and the context."""
+        weights = {"weights_bytes": facts.weights_bytes(self._model)}
         if self._device.type != "cuda":
-            return counters
+            nothing = dict.fromkeys(RUNNERS_COUNTERS, "PyTorch's CPU allocator counts nothing")
+            return {**nothing, "device_context_bytes": "a CPU has no context", **weights}
         if reset:
             torch.cuda.reset_peak_memory_stats(self._device)
-        return counters | {
+        return weights | {
             "allocated_bytes": torch.cuda.memory_allocated(self._device),
-            "allocated_peak_bytes": torch.cuda.max_memory_allocated(self._device),
-            "reserved_peak_bytes": torch.cuda.max_memory_reserved(self._device),
+            "peak_allocated_bytes": torch.cuda.max_memory_allocated(self._device),
+            "peak_reserved_bytes": torch.cuda.max_memory_reserved(self._device),
+            "device_context_bytes": self._context,
         }
 
     def close(self) -> None:
@@ -106,8 +134,8 @@ class TorchRunner:
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str]) -> Forward:
-        return Forward(self._model, slots, outputs, self._device)
+    def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str], items: Mapping[str, int]) -> Forward:
+        return Forward(self._model, slots, outputs, items, self._device)
 
     def _tensors(self, slot: Arrays) -> Tensors:
         return {name: self._tensor(array) for name, array in slot.items()}
@@ -136,13 +164,18 @@ class Forward:
     calls_per_begin = None
 
     def __init__(
-        self, model: Callable[..., Any], slots: Sequence[Tensors], outputs: Sequence[str], device: torch.device
+        self,
+        model: Callable[..., Any],
+        slots: Sequence[Tensors],
+        outputs: Sequence[str],
+        items: Mapping[str, int],
+        device: torch.device,
     ) -> None:
         self._model = model
         self._slots = slots
         self._outputs = outputs
         self._device = device
-        self.items = _items(slots[0])
+        self.items = items
 
     def compile(self) -> Stages:
         """Nothing."""
@@ -217,15 +250,16 @@ def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
 
 
 def _model_class(job: Job) -> Any:
-    """By task. What an encoder-decoder extracts features with is its encoder; the decoder is not even loaded."""
+    """By task. What an encoder-decoder extracts features with is its encoder; the decoder is not even loaded.
+
+    Raises Unsupported where Transformers has no class for the model and the task.
+    """
     config = AutoConfig.from_pretrained(job.checkpoint, local_files_only=True)
     is_encoder = config.is_encoder_decoder and job.task == "feature-extraction"
-    return AutoModelForTextEncoding if is_encoder else CLASSES[job.task]
-
-
-def _items(slot: Tensors) -> dict[str, int]:
-    """Per call. Padding counts as tokens: it is computed like any other."""
-    if "pixel_values" in slot:
-        return {"images": len(slot["pixel_values"])}
-    batch_size, sequence_length = slot["input_ids"].shape
-    return {"samples": batch_size, "tokens": batch_size * sequence_length}
+    found: Any = AutoModelForTextEncoding if is_encoder else CLASSES[job.task]
+    if type(config) not in found._model_mapping:
+        version = transformers.__version__
+        raise Unsupported(
+            f"task {job.task}: Transformers {version} has no class for it and model type {config.model_type}"
+        )
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from harness.worker.api import Arrays, Facts, Job, Mark, Operation, Stages, Unsupported
+from harness.worker.api import RUNNERS_COUNTERS, Arrays, Counters, Facts, Job, Mark, Operation, Stages, Unsupported
+from harness.worker.items import count_items
 
 HIDDEN = 8
 MIB = 1 << 20
@@ -51,6 +53,18 @@ def _kill(phase: str) -> None:  # noqa: ARG001
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _devour(phase: str) -> NoReturn:
+    taken = [bytearray(16 * MIB) for _ in range(64)]
+    raise RuntimeError(f"took {len(taken) * 16} MiB in {phase} and was not stopped: the container should have a limit")
+
+
+def _have_a_child_devour(phase: str) -> None:
+    child = os.fork()
+    if child == 0:
+        _devour(phase)
+    os.waitpid(child, 0)
+
+
 ACCIDENTS: Mapping[str, Callable[[str], None]] = {
     "fail_in": _fail,
     "unsupported_in": _refuse,
@@ -58,6 +72,8 @@ ACCIDENTS: Mapping[str, Callable[[str], None]] = {
     "exit_in": _exit,
     "hang_in": _hang,
     "kill_in": _kill,
+    "devour_in": _devour,
+    "child_devours_in": _have_a_child_devour,
 }
 
 
@@ -111,10 +127,11 @@ class FakeRunner:
     def compilations(self) -> int:
         return self.compiled
 
-    def memory(self, *, reset: bool = False) -> Mapping[str, int | None]:
+    def memory(self, *, reset: bool = False) -> Counters:
         if reset:
             self.enter("memory")
-        return {"allocated_peak_bytes": MIB, "device_context_bytes": None}
+        unknown = dict.fromkeys(RUNNERS_COUNTERS, "the fake backend computes nothing")
+        return {**unknown, "allocated_bytes": MIB, "peak_allocated_bytes": 3 * MIB}
 
     def close(self) -> None:
         self.enter("close")
@@ -138,8 +155,7 @@ class FakeOperation:
     calls_per_begin: int | None = None
 
     def __init__(self, runner: FakeRunner, slots: Sequence[Arrays]) -> None:
-        batch_size, sequence_length = slots[0]["input_ids"].shape
-        self.items: Mapping[str, int] = {"samples": batch_size, "tokens": batch_size * sequence_length}
+        self.items: Mapping[str, int] = count_items(slots[0])
         self._runner = runner
         self._options = runner.options
         self._slots = slots
@@ -171,6 +187,8 @@ class FakeOperation:
         _print_garbage(self._options.get("garbage", 0))
         if self._options.get("recompile_always") or self._options.get("recompile_at") == self._calls:
             self._compile()
+        if self._options.get("stop_at") == self._calls:
+            _be_stopped()
         self._ready_at_s = max(self._ready_at_s, time.monotonic()) + self._call_s()
         if not self._options.get("asynchronous"):
             self._sleep_until_ready()
@@ -216,6 +234,12 @@ def last_hidden_state(inputs: Arrays) -> npt.NDArray[np.float32]:
     ids = inputs["input_ids"].astype(np.float64)[..., np.newaxis] + 1
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))[..., np.newaxis]
     return (np.sin(ids * np.arange(1, HIDDEN + 1) / 100) * mask).astype(np.float32)
+
+
+def _be_stopped() -> None:
+    """By a child, which alone can continue it; as a shell's job control or a debugger does."""
+    with subprocess.Popen(["/bin/sh", "-c", f"kill -STOP {os.getpid()}; sleep 1.2; kill -CONT {os.getpid()}"]):
+        pass
 
 
 def _print_garbage(kilobytes: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.doctor import cgroups
+from harness import cgroups
 
 V2 = {"proc/self/cgroup": "0::/jobs/one\n"}
 V1 = {"proc/self/cgroup": "5:memory:/jobs/one\n3:cpu,cpuacct:/jobs/one\n1:name=systemd:/\n0::/\n"}

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 _UNLIMITED_BYTES = 1 << 60
 """Version 1 writes "no limit" as the largest number of whole pages."""
 
@@ -25,6 +27,13 @@ def cpu_limit(root: Path = Path("/")) -> float | None:
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """Memory that may be used; None: no limit is set."""
     return _narrowest(_folders(root, "memory"), _memory_limit)
+
+
+def memory_available_bytes(root: Path = Path("/")) -> int:
+    """Memory that may still be taken: what the machine has left, or the control group where that is less."""
+    available: int = psutil.virtual_memory().available
+    left = memory_left_bytes(root)
+    return available if left is None else min(available, left)
 
 
 def memory_left_bytes(root: Path = Path("/")) -> int | None:

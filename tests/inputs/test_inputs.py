@@ -17,9 +17,8 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
-from harness import inputs
 from harness.checkpoints import Checkpoint
-from harness.inputs import Inputs, make_inputs, refusal
+from harness.inputs import GENERATOR, Inputs, make_inputs, words
 from harness.model import Cell, HarnessError, InputSpec
 from harness.worker.arrays import inputs_sha256, read_inputs
 
@@ -34,8 +33,7 @@ GPT2 = {"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "bos_token_
 VIT = {"model_type": "vit", "num_channels": 3, "image_size": 8}
 RESNET = {"model_type": "resnet", "num_channels": 1}
 T5 = {"model_type": "t5", "vocab_size": 1000, "is_encoder_decoder": True, "pad_token_id": 0, "eos_token_id": 1}
-WHISPER = {"model_type": "whisper", "vocab_size": 1000, "is_encoder_decoder": True, "num_mel_bins": 80}
-CLS, SEP, PAD = 1, 2, 0
+CLS, SEP, PAD, MASK = 1, 2, 0, 3
 
 
 def cell(**changes: Any) -> Cell:
@@ -49,13 +47,16 @@ def checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
 
 def tokenizer(largest_id: int = 999) -> Tokenizer:
     """A word a token, [CLS] and [SEP] around them; its file pads and cuts off, as many a checkpoint's does."""
-    vocabulary = {"[PAD]": PAD, "[CLS]": CLS, "[SEP]": SEP, "[UNK]": 3}
-    vocabulary |= {word: 4 + index for index, word in enumerate(inputs._WORDS)}
+    vocabulary = {"[PAD]": PAD, "[CLS]": CLS, "[SEP]": SEP, "[MASK]": MASK, "[UNK]": 4}
+    vocabulary |= {word: 5 + index for index, word in enumerate(words.WORDS)}
     vocabulary["last"] = largest_id
     made = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     made.normalizer = Lowercase()
     made.pre_tokenizer = WhitespaceSplit()
-    made.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
+    specials = [("[CLS]", CLS), ("[SEP]", SEP)]
+    made.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=specials
+    )
     made.enable_padding(length=40)
     made.enable_truncation(max_length=5)
     return made
@@ -106,8 +107,8 @@ def test_what_cannot_give_eight_different_slots_is_refused(tmp_path: Path) -> No
 def test_a_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
     """Golden: a change here needs another `GENERATOR`."""
     made = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)
-    assert arrays(made)["input_ids"][0, 0, :6].tolist() == [132, 611, 776, 788, 842, 844]
-    assert made.sha256[:16] == "e91ee97d48af33a1"
+    assert arrays(made)["input_ids"][0, 0, :6].tolist() == [611, 776, 788, 842, 844, 909]
+    assert made.sha256[:16] == "d2a24aa75d800958"
 
 
 def test_another_seed_gives_other_bytes(tmp_path: Path) -> None:
@@ -132,6 +133,8 @@ def test_inputs_are_made_once_for_all_backends(tmp_path: Path) -> None:
         {"task": "fill-mask"},
         {"inputs": InputSpec(seed=1)},
         {"inputs": InputSpec(slots=4)},
+        {"padding": 0.5},
+        {"padding": "sampled"},
     ],
 )
 def test_another_workload_has_inputs_of_its_own(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -151,8 +154,12 @@ def test_they_lie_in_the_cache_unless_told_otherwise(tmp_path: Path, monkeypatch
 
 
 def test_a_generator_that_this_harness_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="inputs of generator 2 were asked for"):
-        make_inputs(cell(inputs=InputSpec(generator=2)), checkpoint(tmp_path, BERT), tmp_path)
+    with pytest.raises(HarnessError, match="inputs of generator 1 were asked for, this harness is generator 2"):
+        make_inputs(cell(inputs=InputSpec(generator=1)), checkpoint(tmp_path, BERT), tmp_path)
+
+
+def test_a_cell_asks_for_the_generator_that_this_harness_is() -> None:
+    assert InputSpec().generator == GENERATOR
 
 
 # --- token ids without a tokenizer ----------------------------------------------------------------------------------
@@ -204,13 +211,13 @@ def test_text_fills_every_row_with_the_special_tokens_in_their_places(
 
 
 def test_sentences_differ_in_length() -> None:
-    text = inputs._sentences(np.random.RandomState(0), words=500)
+    text = words.sentences(np.random.RandomState(0), words=500)
     lengths = {len(sentence.split()) for sentence in text.replace("?", ".").replace("!", ".").split(".")}
     assert len(lengths) > 10
 
 
 def test_a_length_without_room_for_text_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
-    with pytest.raises(HarnessError, match="no room for text beside the 2 special tokens"):
+    with pytest.raises(HarnessError, match="no room for text beside the 2 special ones"):
         make_inputs(cell(sequence_length=2), with_tokenizer, tmp_path)
     assert arrays(make_inputs(cell(sequence_length=3), with_tokenizer, tmp_path))["input_ids"].shape == (8, 2, 3)
 
@@ -239,6 +246,109 @@ def test_a_tokenizer_that_knows_no_english_is_refused(
         make_inputs(cell(), with_tokenizer, tmp_path)
 
 
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_and_a_text_share_a_row(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    made = arrays(make_inputs(cell(task="question-answering", sequence_length=40), with_tokenizer, tmp_path))
+    ids, segments = made["input_ids"], made["token_type_ids"]
+    assert ids.shape == (8, 2, 40)
+    assert (np.sum(ids == SEP, axis=-1) == 2).all()
+    assert ((segments == 1).sum(axis=-1) > (segments == 0).sum(axis=-1)).all()  # the text is the longer one
+    assert (np.diff(segments, axis=-1) >= 0).all()
+
+
+def test_one_token_of_each_row_is_to_be_filled_in(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    (with_tokenizer.folder / "tokenizer_config.json").write_text('{"mask_token": {"content": "[MASK]"}}')
+    ids = arrays(make_inputs(cell(task="fill-mask", padding=0.5), with_tokenizer, tmp_path))["input_ids"]
+    assert (np.sum(ids == MASK, axis=-1) == 1).all()
+    assert set(ids[..., 0].ravel()) == {CLS}
+
+
+def test_a_tokenizer_without_a_mask_token_fills_none_in(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    with pytest.raises(HarnessError, match=r"the tokenizer in .* has no mask token"):
+        make_inputs(cell(task="fill-mask"), with_tokenizer, tmp_path)
+
+
+def test_a_decoder_is_given_its_start_and_what_follows(tmp_path: Path) -> None:
+    config = {**T5, "decoder_start_token_id": 9}
+    made = arrays(make_inputs(cell(task="text2text-generation", padding=0.5), checkpoint(tmp_path, config), tmp_path))
+    decoder = made["decoder_input_ids"]
+    assert decoder.shape == made["input_ids"].shape
+    assert set(decoder[..., 0].ravel()) == {9}
+    assert decoder[..., 1:].min() > 1  # no padding
+    assert (decoder[..., 1:9] != made["input_ids"][..., :8]).any()
+
+
+def test_a_decoder_whose_beginning_nobody_names_is_refused(tmp_path: Path) -> None:
+    config = {"model_type": "t5", "vocab_size": 1000, "is_encoder_decoder": True}
+    with pytest.raises(HarnessError, match="names no decoder_start_token_id"):
+        make_inputs(cell(task="text2text-generation"), checkpoint(tmp_path, config), tmp_path)
+
+
+# --- padding --------------------------------------------------------------------------------------------------------
+
+
+def real(made: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Tokens of each row, of shape (slots, batch)."""
+    return made["attention_mask"].sum(axis=-1)
+
+
+def test_without_padding_rows_are_full(tmp_path: Path) -> None:
+    assert (real(arrays(make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path))) == 16).all()
+
+
+def test_a_part_of_every_row_is_padding(tmp_path: Path) -> None:
+    made = arrays(make_inputs(cell(padding=0.25), checkpoint(tmp_path, {**BERT, "pad_token_id": 7}), tmp_path))
+    assert made["attention_mask"].tolist() == [[[1] * 12 + [0] * 4] * 2] * 8
+    assert (made["input_ids"][..., 12:] == 7).all()
+    assert (made["input_ids"][..., :12] != 7).all()
+    assert made["token_type_ids"][0, 0].tolist() == [0] * 6 + [1] * 6 + [0] * 4
+
+
+def test_sampled_rows_differ_and_slots_have_the_same_lengths_in_another_order(tmp_path: Path) -> None:
+    rows = real(arrays(make_inputs(cell(batch_size=6, padding="sampled"), checkpoint(tmp_path, BERT), tmp_path)))
+    assert {tuple(sorted(slot)) for slot in rows.tolist()} == {tuple(sorted(rows[0]))}
+    assert len({tuple(slot) for slot in rows.tolist()}) > 1
+    assert len(set(rows[0])) > 3
+    assert 4 <= rows.min() < 8 < 12 < rows.max() < 16
+
+
+def test_another_seed_samples_other_lengths(tmp_path: Path) -> None:
+    def longest_first(seed: int) -> list[int]:
+        asked = cell(batch_size=6, sequence_length=60, padding="sampled", inputs=InputSpec(seed=seed))
+        return sorted(real(arrays(make_inputs(asked, checkpoint(tmp_path, BERT), tmp_path)))[0])
+
+    assert longest_first(0) != longest_first(1)
+
+
+def test_text_is_cut_off_to_its_row_and_padded_on_the_tokenizers_side(
+    tmp_path: Path, with_tokenizer: Checkpoint
+) -> None:
+    (with_tokenizer.folder / "tokenizer_config.json").write_text('{"padding_side": "left"}')
+    made = arrays(make_inputs(cell(padding=0.5), with_tokenizer, tmp_path))
+    assert made["attention_mask"].tolist() == [[[0] * 8 + [1] * 8] * 2] * 8
+    assert set(made["input_ids"][..., 8].ravel()) == {CLS}
+    assert set(made["input_ids"][..., -1].ravel()) == {SEP}
+    assert not made["input_ids"][..., :8].any()
+
+
+def test_a_padding_side_that_is_none_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    (with_tokenizer.folder / "tokenizer_config.json").write_text('{"padding_side": "middle"}')
+    with pytest.raises(HarnessError, match="padding_side is 'middle', it must be right or left"):
+        make_inputs(cell(padding=0.5), with_tokenizer, tmp_path)
+
+
+def test_a_model_without_a_padding_token_is_padded_with_its_end(tmp_path: Path) -> None:
+    ids = arrays(make_inputs(cell(padding=0.5), checkpoint(tmp_path, GPT2), tmp_path))["input_ids"]
+    assert set(ids[..., 8:].ravel()) == {6}
+
+
+def test_padding_that_leaves_no_room_for_text_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
+    with pytest.raises(HarnessError, match="the shortest row has 2 tokens, and no room for text beside the 2 special"):
+        make_inputs(cell(padding=0.9), with_tokenizer, tmp_path)
+
+
 # --- images ---------------------------------------------------------------------------------------------------------
 
 
@@ -256,40 +366,11 @@ def test_images_have_the_models_size(tmp_path: Path, config: dict[str, Any], sha
     assert -1 <= pixels.min() < -0.9 < 0.9 < pixels.max() <= 1
 
 
-# --- what has no inputs ---------------------------------------------------------------------------------------------
+def test_images_have_the_size_asked_for_where_the_model_takes_any(tmp_path: Path) -> None:
+    pixels = arrays(make_inputs(cell(image_size=10), checkpoint(tmp_path, RESNET), tmp_path))["pixel_values"]
+    assert pixels.shape == (8, 2, 1, 10, 10)
 
 
-@pytest.mark.parametrize(
-    ("config", "length", "words"),
-    [
-        (BERT, 65, "sequence_length 65 is more than the 64 positions"),
-        (GPT2, 65, "sequence_length 65 is more than the 64 positions"),
-        ({**BERT, "model_type": "roberta", "pad_token_id": 1}, 63, "more than the 62 positions"),
-        (WHISPER, 16, "takes neither text nor images"),
-        ({"model_type": "wav2vec2", "vocab_size": 32, "conv_dim": [512]}, 16, "takes neither text nor images"),
-        ({"model_type": "clip", "text_config": BERT}, 16, "type clip takes neither"),
-    ],
-)
-def test_a_model_without_such_inputs_is_refused_with_the_reason(
-    tmp_path: Path, config: dict[str, Any], length: int, words: str
-) -> None:
-    reason = refusal(config, length)
-    assert reason is not None
-    assert words in reason
-    with pytest.raises(HarnessError, match="path:tiny: "):
-        make_inputs(cell(sequence_length=length), checkpoint(tmp_path, config), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("config", "length"),
-    [
-        (BERT, 64),
-        (GPT2, 64),
-        (T5, 100_000),
-        (VIT, 100_000),
-        ({}, 100_000),
-        ({"model_type": "mamba", "vocab_size": 9}, 100_000),
-    ],
-)
-def test_what_fits_or_is_not_known_is_not_refused(config: dict[str, Any], length: int) -> None:
-    assert refusal(config, length) is None
+def test_a_model_without_such_inputs_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="path:tiny: sequence_length 65"):
+        make_inputs(cell(sequence_length=65), checkpoint(tmp_path, BERT), tmp_path)

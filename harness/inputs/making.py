@@ -1,0 +1,119 @@
+"""A workload's slots, drawn and put on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness import cache
+from harness.checkpoints import Checkpoint
+from harness.inputs.lengths import row_lengths
+from harness.inputs.text import TextMaker
+from harness.model import Cell, HarnessError, digest
+from harness.support import image_size, model_refusal, takes_images
+from harness.worker.arrays import inputs_sha256
+
+GENERATOR = 2
+"""The `InputSpec.generator` that this package is. Raised when the same seed would give other bytes. History: 1, the first;
+2, inputs by task, and padding (2026-12)."""
+
+Slot = Mapping[str, npt.NDArray[Any]]
+"""One slot's inputs by name, each of shape (batch, ...)."""
+
+_IMAGE_SIDE = 224  # pixels, of models whose config names no size, as ResNet's
+_ATTEMPTS = 100  # at an input that no slot before it had
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a workload, on disk."""
+
+    folder: Path
+    sha256: str  # as the worker computes it of what it has loaded
+    names: tuple[str, ...]
+
+
+def make_inputs(
+    cell: Cell, checkpoint: Checkpoint, root: Path | None = None, progress: cache.Progress = lambda _: None
+) -> Inputs:
+    """The inputs of a cell's workload, found in `root` (the cache's room unless given) or made now.
+
+    Raises HarnessError where the model has no such inputs: `harness.support` says so beforehand.
+    """
+    shape = (cell.batch_size, cell.sequence_length, cell.padding, cell.image_size)
+    address = digest([cell.inputs.model_dump(), checkpoint.sha256, cell.task, *shape])
+    name = f"{cell.batch_size}x{cell.sequence_length}-{address[:32]}"
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        arrays = _stacked(_slots(cell, checkpoint))
+        for input_name, array in arrays.items():
+            np.save(folder / f"{input_name}.npy", array, allow_pickle=False)
+        return {"sha256": inputs_sha256(arrays), "names": sorted(arrays)}
+
+    entry = cache.keep((root or cache.room("inputs")) / name, fill, progress)
+    return Inputs(entry.folder, entry.facts["sha256"], tuple(entry.facts["names"]))
+
+
+def _slots(cell: Cell, checkpoint: Checkpoint) -> list[Slot]:
+    reason = model_refusal(cell, checkpoint.config)
+    if reason:
+        raise HarnessError(f"{cell.model}: {reason}")
+    if cell.inputs.generator != GENERATOR:
+        raise HarnessError(
+            f"inputs of generator {cell.inputs.generator} were asked for, this harness is generator {GENERATOR}: plan anew"
+        )
+    draw = _drawer(cell, checkpoint)
+    slots: dict[bytes, Slot] = {}
+    for index in range(cell.inputs.slots):
+        slot = _another(draw, f"{cell.inputs.seed}/{index}", slots)
+        slots[_content(slot)] = slot
+    return list(slots.values())
+
+
+def _another(draw: Callable[[np.random.RandomState], Slot], seed: str, slots: Mapping[bytes, Slot]) -> Slot:
+    for attempt in range(_ATTEMPTS):
+        slot = draw(_random(f"{seed}/{attempt}"))
+        if _content(slot) not in slots:
+            return slot
+    raise HarnessError(
+        f"no more than {len(slots)} different inputs of this shape were found: ask for more tokens or rows"
+    )
+
+
+def _random(seed: str) -> np.random.RandomState:
+    return np.random.RandomState(np.frombuffer(hashlib.sha256(seed.encode()).digest(), dtype="<u4"))
+
+
+def _content(slot: Slot) -> bytes:
+    return b"".join(slot[name].tobytes() for name in sorted(slot))
+
+
+def _stacked(slots: Sequence[Slot]) -> dict[str, npt.NDArray[Any]]:
+    return {name: np.stack([slot[name] for slot in slots]) for name in slots[0]}
+
+
+def _drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomState], Slot]:
+    """What draws one slot of the task's kind of inputs."""
+    if takes_images(checkpoint.config):
+        shape = (cell.batch_size, checkpoint.config["num_channels"], *_image_size(cell, checkpoint.config))
+        return lambda random: _pixels(random, shape)
+    lengths = row_lengths(cell, _random(f"{cell.inputs.seed}/lengths"))
+    text = TextMaker(cell, checkpoint, shortest=min(lengths))
+    # The same lengths in every slot, in another order: what a call works on must not depend on the slot.
+    return lambda random: text.slot(random, random.permutation(lengths).tolist())
+
+
+def _image_size(cell: Cell, config: Mapping[str, Any]) -> tuple[int, int]:
+    side = cell.image_size or _IMAGE_SIDE
+    return image_size(config) or (side, side)
+
+
+def _pixels(random: np.random.RandomState, shape: tuple[int, ...]) -> Slot:
+    """Evenly between -1 and 1, where normalised images lie."""
+    return {"pixel_values": (random.random_sample(shape) * 2 - 1).astype(np.float32)}

@@ -1,0 +1,76 @@
+"""The head of each line of a history: what tells results apart, without reading the numbers. A million lines in seconds.
+
+A line whose head is as we write it, and that ends as a record does, is not read further. Any other is read whole, so that what is
+none of ours is refused by file and line, as everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.model import Result, Status
+from harness.store import durable, records
+from harness.store.history import TORN, is_torn
+
+_HEAD = re.compile(
+    rb'\{"schema_version":(?P<version>\d+),"key":"(?P<key>[0-9a-f]{64})","metadata":\{"run_id":"(?P<run>[^"\\]*)",'
+    rb'"timestamp":"[^"\\]*".*?"status":"(?P<status>[a-z_]+)".*?"hashes":\{(?P<hashes>[^{}]*"host_hash":"(?P<host>[^"\\]*)")\}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Of a result: what tells it from others."""
+
+    key: str
+    run_id: str
+    is_ok: bool
+    hashes: bytes  # equal for results that resume takes for the same
+    host_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a history."""
+
+    number: int  # from 1
+    start: int  # bytes from the file's beginning
+    text: bytes  # newline included, where it has one
+    head: Head | None  # None: its writer was killed at it
+
+
+def lines(path: Path) -> Iterator[Line]:
+    """The lines of a history; none where there is none. Raises HarnessError naming file and line."""
+    if not durable.exists(path):
+        return
+    start = 0
+    with durable.explained(path), path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            yield Line(number, start, text, _head(text, f"{path}, line {number}"))
+            start += len(text)
+
+
+def _head(text: bytes, where: str) -> Head | None:
+    if text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text)):
+        return None
+    found = _HEAD.match(text)
+    if not found or not _looks_whole(text):
+        return _head_of(records.parse(Result, text, where))
+    records.check_version(int(found["version"]), where)
+    return Head(
+        found["key"].decode(), found["run"].decode(), found["status"] == b"ok", found["hashes"], found["host"].decode()
+    )
+
+
+def _looks_whole(text: bytes) -> bool:
+    """Whether braces balance: those within texts may not, and then the line is read whole."""
+    return text.endswith(b"}\n") and text.count(b"{") == text.count(b"}")
+
+
+def _head_of(result: Result) -> Head:
+    hashes = result.metadata.hashes
+    told = hashes.model_dump_json().encode()[1:-1]
+    return Head(result.key, result.metadata.run_id, result.status is Status.OK, told, hashes.host_hash)

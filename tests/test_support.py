@@ -1,0 +1,159 @@
+"""What a backend declares and a model's config.json tell decides what can run, each refusal in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from harness.model import Backend, Cell, Stack
+from harness.support import longest_sequence, refusal
+from harness.tasks import TASKS
+
+BERT = {
+    "model_type": "bert",
+    "vocab_size": 1000,
+    "architectures": ["BertForMaskedLM"],
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+GPT2 = {"model_type": "gpt2", "vocab_size": 1000, "architectures": ["GPT2LMHeadModel"], "n_positions": 64}
+T5 = {
+    "model_type": "t5",
+    "vocab_size": 1000,
+    "is_encoder_decoder": True,
+    "architectures": ["T5ForConditionalGeneration"],
+}
+VIT = {"model_type": "vit", "num_channels": 3, "image_size": 8, "architectures": ["ViTForImageClassification"]}
+RESNET = {"model_type": "resnet", "num_channels": 1, "architectures": ["ResNetForImageClassification"]}
+WHISPER = {"model_type": "whisper", "vocab_size": 1000, "is_encoder_decoder": True, "num_mel_bins": 80}
+
+BACKEND = Backend(
+    name="small",
+    stack=Stack("small", "small:small.lock", ("small",)),
+    runner="small:Runner",
+    description="",
+    tasks=("feature-extraction", "fill-mask"),
+    dtypes={"cpu": ("float32",), "cuda": ("float32", "float16")},
+)
+ANY_TASK = Backend("any", BACKEND.stack, BACKEND.runner, "")
+
+
+def cell(**axes: Any) -> Cell:
+    return Cell(**{"model": "m", "checkpoint": "c", "threads": 1, "backend": "small", "sequence_length": 64, **axes})
+
+
+# --- what the backend declares --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"task": "text-generation"}, "task text-generation: small runs feature-extraction, fill-mask"),
+        ({"operation": "decode"}, "operation decode: small runs forward"),
+        ({"device": "tpu"}, "device tpu: small runs on cpu, cuda"),
+        ({"dtype": "float16"}, "dtype float16: on cpu small runs float32"),
+        ({"dtype": "bfloat16", "device": "cuda"}, "dtype bfloat16: on cuda small runs float32, float16"),
+        ({"compile_cache": "warm"}, "compile_cache warm: small keeps no compile cache and no artefact"),
+    ],
+)
+def test_what_a_backend_does_not_declare_it_does_not_run(axes: dict[str, Any], said: str) -> None:
+    assert refusal(cell(**axes), BACKEND, {}) == said
+
+
+def test_a_dtype_that_only_the_other_device_has_runs_there() -> None:
+    assert refusal(cell(dtype="float16", device="cuda"), BACKEND, {}) is None
+
+
+# --- what the model is ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "config"),
+    [
+        ("feature-extraction", BERT),
+        ("feature-extraction", VIT),
+        ("feature-extraction", T5),
+        ("fill-mask", BERT),
+        ("fill-mask", {**BERT, "architectures": ["BertForPreTraining"]}),
+        ("text-generation", GPT2),
+        ("text2text-generation", T5),
+        ("text2text-generation", {**T5, "architectures": ["MarianMTModel"]}),
+        ("image-classification", VIT),
+        ("text-classification", {**BERT, "architectures": None}),
+    ],
+)
+def test_a_task_that_the_checkpoint_has_a_head_for_is_run(task: str, config: Mapping[str, Any]) -> None:
+    assert refusal(cell(task=task), ANY_TASK, config) is None
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_nothing_is_refused_for_a_model_whose_config_is_not_known(task: str) -> None:
+    assert refusal(cell(task=task, sequence_length=100_000), ANY_TASK, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "config", "said"),
+    [
+        ({"task": "text-classification"}, BERT, "the checkpoint is of BertForMaskedLM, which has no head for it"),
+        ({"task": "text-generation"}, BERT, "the checkpoint is of BertForMaskedLM, which has no head for it"),
+        ({"task": "fill-mask"}, VIT, "task fill-mask is for text: a model of type vit takes images"),
+        ({"task": "question-answering"}, VIT, "is for pairs of texts: a model of type vit takes images"),
+        ({"task": "image-classification"}, BERT, "is for images: a model of type bert takes text"),
+        ({"task": "text-generation"}, T5, "t5 is an encoder-decoder, run for feature-extraction, text2text-generation"),
+        ({"task": "text2text-generation"}, GPT2, "model type gpt2 is no encoder-decoder"),
+        ({}, WHISPER, "a model of type whisper takes neither text nor images"),
+        ({}, {"model_type": "wav2vec2", "vocab_size": 32, "conv_dim": [512]}, "takes neither text nor images"),
+        ({}, {"model_type": "clip", "text_config": BERT}, "a model of type clip takes neither"),
+        ({"sequence_length": 65}, BERT, "sequence_length 65: the model has positions for 64 tokens"),
+        ({"sequence_length": 65}, GPT2, "sequence_length 65: the model has positions for 64 tokens"),
+        ({"sequence_length": 63}, {**BERT, "model_type": "roberta", "pad_token_id": 1}, "positions for 62 tokens"),
+        ({"image_size": 16}, VIT, "image_size 16: the model takes images of 8 x 8 pixels"),
+        ({"image_size": 8}, {**VIT, "image_size": [8, 16]}, "the model takes images of 8 x 16 pixels"),
+        ({"image_size": 16}, BERT, "image_size 16: a model of type bert takes text"),
+        ({"padding": 0.25}, VIT, "padding 0.25: images have none"),
+        ({"padding": "sampled", "sequence_length": 1}, BERT, "a row of 1 token has no room for padding"),
+        ({"padding": 0.01, "sequence_length": 8}, BERT, "padding 0.01: a row of 8 tokens cannot be divided so"),
+        ({"padding": 0.99, "sequence_length": 8}, {}, "padding 0.99: a row of 8 tokens cannot be divided so"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused_for_every_backend(
+    axes: dict[str, Any], config: Mapping[str, Any], said: str
+) -> None:
+    found = refusal(cell(**axes), ANY_TASK, config)
+    assert found is not None
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("axes", "config"),
+    [
+        ({"sequence_length": 64}, BERT),
+        ({"sequence_length": 100_000}, T5),
+        ({"sequence_length": 100_000}, VIT),
+        ({"sequence_length": 100_000}, {"model_type": "mamba", "vocab_size": 9}),
+        ({"image_size": 8}, VIT),
+        ({"image_size": 640}, RESNET),
+        ({"padding": 0.25}, BERT),
+        ({"padding": "sampled", "sequence_length": 2}, BERT),
+    ],
+)
+def test_what_fits_is_not_refused(axes: dict[str, Any], config: Mapping[str, Any]) -> None:
+    assert refusal(cell(**axes), ANY_TASK, config) is None
+
+
+@pytest.mark.parametrize(
+    ("model_config", "tokens"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": None}, 512),
+        ({"model_type": "t5"}, None),
+        ({"model_type": "t5", "n_positions": 512}, None),  # relative positions: no limit
+        ({}, None),
+    ],
+)
+def test_the_longest_sequence_is_read_from_the_config(model_config: dict[str, Any], tokens: int | None) -> None:
+    assert longest_sequence(model_config) == tokens
