@@ -77,10 +77,10 @@ class Stack:
         None  # module run as `python -I -m MODULE SPEC.json OUT_DIR`; see harness.checkpoints
     )
     device_locks: Mapping[str, str] = field(default_factory=dict)
-    """Device kind -> the lock that its image is made from in place of `lock`, as {"cuda": "harness_flax:flax-cuda.lock"}."""
+    """Device kind -> the lock for it, where that is not `lock`, as {"cuda": "harness_flax:flax-cuda.lock"}."""
 
     def lock_for(self, device: str) -> str:
-        """The lock of the stack's image for a device kind."""
+        """The lock of the stack for a device kind."""
         return self.device_locks.get(device, self.lock)
 
 
@@ -99,7 +99,7 @@ class Backend:
     description: str
     options: tuple[Option, ...] = ()
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Those it runs, by the Hub's names. With the two below it is declared, not written into `supports`: the core refuses the rest."""
+    """Those it runs, by the Hub's names. The core refuses what these and the two below leave out: `supports` need not."""
     operations: tuple[str, ...] = ("forward",)
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ("float32",)})
     """Device kind -> the dtypes that it runs there, as {"cpu": ("float32",), "cuda": ("float32", "float16")}."""

@@ -49,23 +49,24 @@ class VenvExecutor:
         """Environments are kept below `root`. `vmstat` is where the kernel counts its out-of-memory kills."""
         self._root = root.absolute()
         self._vmstat = vmstat
-        self._provided: dict[str, Provided] = {}
+        self._provided: dict[tuple[str, str], Provided] = {}  # by stack and device kind
         self._oom_kills: dict[str, int | None] = {}
 
-    def provide(self, backend: Backend, progress: Progress, device: str = "cpu") -> Provided:  # noqa: ARG002
-        """Make the stack's environment, or find it made; a second run at the same time waits.
+    def provide(self, backend: Backend, progress: Progress, device: str = "cpu") -> Provided:
+        """Make the stack's environment for a kind of device, or find it made; a second run at the same time waits.
 
         Raises HarnessError, with pip's last lines where it was pip that failed.
         """
         stack = backend.stack
         code = _Code(stack)
         with explained(f"make the environment of stack {stack.name} in {self._root}"):
-            base, made_of = self._base(stack, progress)
+            base, made_of = self._base(stack, device, progress)
             overlay = self._overlay(stack, code, base, progress)
         content = {**made_of, **code.facts}
         facts = {**content, "base": str(base), "folder": str(overlay)}
-        self._provided[stack.name] = Provided(stack.name, digest(content), python_of(overlay), facts)
-        return self._provided[stack.name]
+        provided = Provided(stack.name, digest(content), python_of(overlay), facts)
+        self._provided[stack.name, device] = provided
+        return provided
 
     def made(self, stack: Stack) -> Path | None:
         """Where the stack's packages are installed; None where `provide` would have to install them first. Makes nothing.
@@ -78,7 +79,7 @@ class VenvExecutor:
     def command(self, launch: LaunchSpec, arguments: Sequence[str] = ("-m", "harness.worker")) -> list[str]:
         """The argv. Notes the kernel's count of out-of-memory kills too, for `ending` to compare: ask just before the start."""
         self._oom_kills[launch.launch_id] = self._oom_count()
-        return [str(self._provided[launch.backend.stack.name].python), "-I", "-u", *arguments]
+        return [str(self._provided[launch.backend.stack.name, launch.device].python), "-I", "-u", *arguments]
 
     def environment(self, launch: LaunchSpec) -> dict[str, str]:
         """The whole environment of the process: every cache lies in the launch's scratch folder, nothing goes online."""
@@ -113,16 +114,16 @@ class VenvExecutor:
 
     # --- layers -----------------------------------------------------------------------------------------------------
 
-    def _base(self, stack: Stack, progress: Progress) -> tuple[Path, Mapping[str, Any]]:
+    def _base(self, stack: Stack, device: str, progress: Progress) -> tuple[Path, Mapping[str, Any]]:
         """The environment with the packages of the lock, and what it is made of."""
-        lock = sources.lock_file(stack)
+        lock = sources.lock_file(stack, device)
         folder, identity = self._base_place(stack, lock)
 
         def build(aside: Path) -> Mapping[str, Any]:
             progress(f"{stack.name}: making an environment from {lock.name}, once")
             shutil.copytree(self._bare(stack, progress), aside, symlinks=True, dirs_exist_ok=True)
             pip.install(python_of(aside), lock, stack.name, progress)
-            return {"lock": stack.lock, **identity, "installed": _installed(aside)}
+            return {"lock": stack.lock_for(device), **identity, "installed": _installed(aside)}
 
         return folder, make_once(folder, build, _waiting(stack, progress))
 

@@ -15,6 +15,7 @@ from harness.spelling import did_you_mean, listed
 
 TOP_LEVEL_KEYS = ("name", "description", "defaults", "matrix", "protocol")
 
+
 @dataclass(frozen=True)
 class Setting:
     """A value that an axis is to take, and where the file says so."""

@@ -76,7 +76,7 @@ def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab:
 
 
 def test_a_device_that_is_not_there_is_refused(lab: Lab) -> None:
-    with pytest.raises(AssertionError, match="Unsupported: device cuda: jaxlib .* finds none here"):
+    with pytest.raises(AssertionError, match=r"Unsupported: device cuda: jaxlib .* finds none here"):
         lab.ask(Question("flax", GPT2.source, GPT2.task, device="cuda"))
 
 

@@ -95,6 +95,21 @@ def test_a_stack_that_is_not_made_is_found_out_without_making_it(tmp_path: Path,
     assert VenvExecutor(root).made(plugin.stack) is None
 
 
+def test_a_kind_of_device_with_a_lock_of_its_own_has_an_environment_of_its_own(
+    root: Path, plugin: Plugin, launch: LaunchSpec
+) -> None:
+    lock = (plugin.folder / "tiny_plugin/tiny.lock").read_text()
+    plugin.write("tiny-cuda.lock", lock.replace("==1.0", "==2.0"))
+    stack = dataclasses.replace(plugin.stack, device_locks={"cuda": "tiny_plugin:tiny-cuda.lock"})
+    backend = dataclasses.replace(plugin.backend, stack=stack)
+    executor = VenvExecutor(root)
+    for device, version in (("cpu", "1.0"), ("cuda", "2.0")):
+        provided = executor.provide(backend, silent, device)
+        assert provided.facts["lock"] == stack.lock_for(device)
+        command = executor.command(dataclasses.replace(launch, backend=backend, device=device))
+        assert run(Path(command[0]), "import tiny_dependency; print(tiny_dependency.VERSION)") == version
+
+
 def test_the_environment_has_lock_worker_and_plugin_and_nothing_of_the_host(root: Path, plugin: Plugin) -> None:
     provided = VenvExecutor(root).provide(plugin.backend, silent)
     code = """

@@ -147,7 +147,7 @@ def test_what_was_exported_is_read_back(store: ResultStore, tmp_path: Path) -> N
 
 
 def test_two_results_of_one_key_are_refused(store: ResultStore) -> None:
-    with pytest.raises(HarnessError, match="one result of each key.* without --all"):
+    with pytest.raises(HarnessError, match=r"one result of each key.* without --all"):
         exported(store, a_result(), a_result(run_id="run-2"))
 
 

@@ -159,6 +159,8 @@ class OnnxRuntimeRunner:
         return {**described, "optimum_level": level}
 
     def _open_session(self) -> onnxruntime.InferenceSession:
+        if self._job.device == "cuda":
+            onnxruntime.preload_dlls()  # NVIDIA's libraries lie in site-packages, where the loader does not look
         before = _threads()
         session = onnxruntime.InferenceSession(
             str(self._artefact.model), _session_options(self._job), providers=PROVIDERS[self._job.device]
