@@ -42,16 +42,20 @@ from harness.lease import lease, no_lease
 from harness.matrix import expand
 from harness.model import Backend, Cell, Group, HarnessError, ImportedResult, Matrix, PlannedCell, Protocol, Result
 from harness.progress import ConsoleReporter
+from harness.query import Answer, Question, ask, names_in
 from harness.report import terminal
 from harness.report.backends import backend_row, render_backend, render_backends
 from harness.report.calibration import render_calibration
 from harness.report.doctor import checks_row, render_checks
 from harness.report.export import export as export_lines
+from harness.report.found import found_as_csv, found_as_json, render_found, table_columns
 from harness.report.images import render_images
 from harness.report.imported import render_imported
 from harness.report.parquet import write_parquet
 from harness.spelling import did_you_mean, listed
 from harness.store import ResultStore
+from harness.store.merging import Merged
+from harness.store.merging import merge as merge_results
 
 OK, NOT_ALL_OK, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -88,6 +92,15 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
     BENCHMARK_V2 = "benchmark-v2"
 
+
+class FoundFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+TABLE_LIMIT = 50
+"""Results in a table of `harness results`, where --limit is not given."""
 
 MatrixFile = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (YAML).", show_default=False)]
 Only = Annotated[
@@ -290,6 +303,72 @@ def export(
     else:
         _write(export_lines([*rows, *store.imported()], output_format), output)
     _warn(store)
+
+
+@app.command(name="results")
+def results_(
+    folder: ResultsArgument,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="Those for which this holds, as \"backend == 'compile' and batch_size >= 8\".",
+            show_default=False,
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="By this column, smallest first.", show_default=False)
+    ] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="Largest first.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="So many at most; 50 where a table is shown.", show_default=False),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Columns of JSON and CSV, with commas between.", show_default=False),
+    ] = None,
+    whole_history: Annotated[
+        bool, typer.Option("--all", help="Every result ever stored, not only the newest per key and host.")
+    ] = False,
+    output_format: Annotated[FoundFormat, typer.Option("--format", help="Form of the rows.")] = FoundFormat.TEXT,
+) -> None:
+    """Find results of a results directory: filtered, sorted, in seconds where there are a million."""
+    is_text = output_format is FoundFormat.TEXT
+    if is_text and columns:
+        raise HarnessError("--columns is for --format json and csv: a table shows its own, and those that are named")
+    named = [name.strip() for name in columns.split(",")] if columns else None
+    if is_text:
+        named, limit = (
+            list(table_columns([*names_in(where), *filter(None, [sort])])),
+            TABLE_LIMIT if limit is None else limit,
+        )
+    question = Question(where, sort, descending, limit, named, whole_history)
+    with ask(folder, question) as answer:
+        _print_found(answer, output_format)
+    for warning in answer.warnings:
+        print(f"harness: warning: {warning}", file=sys.stderr)
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Results directories.", show_default=False)],
+    into: Annotated[
+        Path,
+        typer.Option(
+            "--into", metavar="DIR", help="Results directory that gets them; made where missing.", show_default=False
+        ),
+    ],
+) -> None:
+    """Add the results of several directories to one: shards of a sweep, or machines. Twice changes nothing.
+
+    Results of different machines stay apart. Exit code 1 where a result was left out, as another content has its place.
+    """
+    merged = merge_results(folders, into)
+    for sentence in (*merged.torn, *merged.repeated, *merged.left_out):
+        print(f"harness: warning: {sentence}", file=sys.stderr)
+    print(_merged(merged, into))
+    raise typer.Exit(NOT_ALL_OK if merged.left_out else OK)
 
 
 @app.command(name="import")
@@ -593,6 +672,24 @@ def _forms(*, full: bool, summarized: bool, both: bool) -> list[Form]:
     if sum((full, summarized, both)) > 1:
         raise HarnessError("--full, --summarized and --both exclude one another: give one of them")
     return [Form.FULL] if full else [Form.SUMMARIZED] if summarized else list(Form)
+
+
+def _print_found(answer: Answer, output_format: FoundFormat) -> None:
+    if output_format is FoundFormat.JSON:
+        sys.stdout.writelines(found_as_json(answer.columns, answer.rows))
+    elif output_format is FoundFormat.CSV:
+        sys.stdout.writelines(found_as_csv(answer.columns, answer.rows))
+    else:
+        print(render_found(answer.rows, answer.total, *_screen()), end="")
+
+
+def _merged(merged: Merged, into: Path) -> str:
+    """As "120 results added to all, 4 were there already; 2 hosts, kept apart."."""
+    told = f"{merged.added} results added to {into}, {merged.present} were there already"
+    if merged.left_out:
+        told += f", {len(merged.left_out)} left out"
+    hosts = len(merged.hosts)
+    return f"{told}; {hosts} hosts, kept apart." if hosts > 1 else f"{told}."
 
 
 def _write(lines: Iterable[str], output: Path | None) -> None:

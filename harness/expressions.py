@@ -1,15 +1,15 @@
-"""The boolean expressions of --only, as `backend in ('eager', 'onnxruntime') and batch_size == 1`.
+"""The boolean expressions of --only and --where, as `backend in ('eager', 'onnxruntime') and batch_size == 1`.
 
 An expression sees a cell's axes by their names and a backend's options as `onnxruntime.optimization`. It is checked whole
 before the first cell is judged: a name, an operator or anything else that it may not contain is refused with its column. No
-functions, no attributes, no subscripts: what is left cannot reach beyond the cell.
+functions, no attributes, no subscripts: what is left cannot reach beyond the cell. `harness.query` makes SQL of a checked one.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,39 +53,58 @@ def compile_filter(text: str, backends: Iterable[Backend] = ()) -> Filter:
     `backends` are those whose options the expression may name. Raises HarnessError, naming the column, where the text is no
     such expression; the function raises it where the values do not fit the operators or the result is not true or false.
     """
-    stripped = text.strip()
-    resolver = _Resolver(stripped, {backend.name: [option.name for option in backend.options] for backend in backends})
-    try:
-        return _Expression(stripped, resolver.visit(ast.parse(stripped, mode="eval")).body, tuple(resolver.options))
-    except SyntaxError as error:
-        raise _error(stripped, error.offset, f"{error.msg}; write it like {EXAMPLE}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise _error(stripped, None, f"cannot be read: {error}") from None
+    options = {backend.name: [option.name for option in backend.options] for backend in backends}
+    return _Filter(check(text, NAMES, options, "--only"))
 
 
 @dataclass(frozen=True)
-class _Expression:
-    """A checked expression, ready to judge cells."""
+class Expression:
+    """A checked expression."""
 
     text: str
-    tree: ast.expr
-    options: tuple[str, ...]  # those it names, as "onnxruntime.optimization"
+    tree: ast.expr  # an option that it names is one name in it, as "onnxruntime.optimization"
+    options: tuple[str, ...]  # those it names
+    given_as: str  # the command's option, for messages
+
+    def error(self, column: int | None, message: str) -> HarnessError:
+        """What is wrong with it; column from 1, None or 0 where it is not known."""
+        return _error(self.given_as, self.text, column, message)
+
+
+def check(text: str, names: Iterable[str], options: Mapping[str, Sequence[str]], given_as: str) -> Expression:
+    """An expression that may name these, and options by backend. Raises HarnessError naming the column where it is none."""
+    stripped = text.strip()
+    resolver = _Resolver(stripped, names, options, given_as)
+    try:
+        tree = resolver.visit(ast.parse(stripped, mode="eval")).body
+    except SyntaxError as error:
+        raise _error(given_as, stripped, error.offset, f"{error.msg}; write it like {EXAMPLE}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _error(given_as, stripped, None, f"cannot be read: {error}") from None
+    return Expression(stripped, tree, tuple(resolver.options), given_as)
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """A checked expression, ready to judge cells."""
+
+    expression: Expression
 
     def __call__(self, cell: Cell) -> bool:
+        expression = self.expression
         evaluator = EvalWithCompoundTypes(operators=_OPERATORS, functions={}, names=self._values(cell))
         try:
-            value = evaluator.eval(self.text, previously_parsed=self.tree)
+            value = evaluator.eval(expression.text, previously_parsed=expression.tree)
         except (InvalidExpression, TypeError, ArithmeticError, RecursionError) as error:
-            raise _error(self.text, None, f"cannot be evaluated for {cell.label}: {error}") from None
+            raise expression.error(None, f"cannot be evaluated for {cell.label}: {error}") from None
         if not isinstance(value, bool):
-            raise _error(
-                self.text, None, f"gives {value!r} for {cell.label}; it must be true or false, as {EXAMPLE} is"
-            )
+            told = f"gives {value!r} for {cell.label}; it must be true or false, as {EXAMPLE} is"
+            raise expression.error(None, told)
         return value
 
     def _values(self, cell: Cell) -> dict[str, Any]:
         axes = {name: getattr(cell, name) for name in NAMES if name != "input_seed"}
-        options = {name: _option(cell, *name.split(".")) for name in self.options}
+        options = {name: _option(cell, *name.split(".")) for name in self.expression.options}
         return {**axes, "input_seed": cell.inputs.seed, **options}
 
 
@@ -96,9 +115,11 @@ def _option(cell: Cell, backend: str, option: str) -> Any:
 class _Resolver(ast.NodeTransformer):
     """Refuses whatever is not of the grammar, and turns each `backend.option` into one name, so that no attribute is left."""
 
-    def __init__(self, text: str, backends: dict[str, list[str]]) -> None:
+    def __init__(self, text: str, names: Iterable[str], backends: Mapping[str, Sequence[str]], given_as: str) -> None:
         self._text = text
+        self._names = tuple(names)
         self._backends = backends
+        self._given_as = given_as
         self.options: list[str] = []
 
     def visit(self, node: ast.AST) -> Any:
@@ -116,10 +137,11 @@ class _Resolver(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         if node.id in self._backends:
             raise self._refused(node, f"{node.id} is a backend: write backend == {node.id!r}, or {node.id}.OPTION")
-        if node.id not in NAMES:
-            known = listed([*NAMES, *self._backends])
-            hint = did_you_mean(node.id, [*NAMES, *self._backends, "True", "False", "None"])
-            raise self._refused(node, f"unknown name {node.id!r}{hint} (text needs quotes; names: {known})")
+        if node.id not in self._names:
+            known = listed([*self._names, *self._backends])
+            hint = did_you_mean(node.id, [*self._names, *self._backends, "True", "False", "None"])
+            there_are = "" if hint else f"; names: {known}"
+            raise self._refused(node, f"unknown name {node.id!r}{hint} (text needs quotes{there_are})")
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Name:
@@ -135,10 +157,10 @@ class _Resolver(ast.NodeTransformer):
         return ast.Name(id=self.options[-1], ctx=node.ctx)
 
     def _refused(self, node: ast.AST, message: str) -> HarnessError:
-        return _error(self._text, getattr(node, "col_offset", -1) + 1, message)
+        return _error(self._given_as, self._text, getattr(node, "col_offset", -1) + 1, message)
 
 
-def _error(text: str, column: int | None, message: str) -> HarnessError:
+def _error(given_as: str, text: str, column: int | None, message: str) -> HarnessError:
     """Column from 1; None or 0 where it is not known."""
     place = f", column {column}" if column else ""
-    return HarnessError(f"--only {text!r}{place}: {message}")
+    return HarnessError(f"{given_as} {text!r}{place}: {message}")

@@ -175,10 +175,15 @@ class Cell(Record):
     @property
     def label(self) -> str:
         """Backend and the options that a reader needs to tell cells of one group apart, as `onnxruntime[level=basic]`."""
-        shown = [f"{name}={value}" for name, value in sorted(self.options.items()) if value is not None]
-        if self.compile_cache != "cold":
-            shown.append(f"cache={self.compile_cache}")
-        return f"{self.backend}[{','.join(shown)}]" if shown else self.backend
+        return label(self.backend, self.options, self.compile_cache)
+
+
+def label(backend: str, options: Mapping[str, OptionValue], compile_cache: str) -> str:
+    """What a reader needs to tell cells of one group apart, as `onnxruntime[level=basic]`."""
+    shown = [f"{name}={value}" for name, value in sorted(options.items()) if value is not None]
+    if compile_cache != "cold":
+        shown.append(f"cache={compile_cache}")
+    return f"{backend}[{','.join(shown)}]" if shown else backend
 
 
 WORKLOAD_AXES = (

@@ -17,7 +17,7 @@ ModelConfig = Mapping[str, Any]
 
 
 def refusal(cell: Cell, backend: Backend, model_config: ModelConfig) -> str | None:
-    """Why no backend of this declaration can run the cell, None where one can."""
+    """Why the cell cannot run, by what the backend declares and what the model is; None where nothing speaks against it."""
     return next(_backend_reasons(cell, backend), None) or model_refusal(cell, model_config)
 
 
@@ -61,7 +61,9 @@ def takes_text(model_config: ModelConfig) -> bool:
 def image_size(model_config: ModelConfig) -> tuple[int, int] | None:
     """Height and width in pixels of the images that a model takes; None where its config names no size."""
     size = model_config.get("image_size")
-    return (size, size) if isinstance(size, int) else size and (size[0], size[1])
+    if size is None:
+        return None
+    return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
 def real_tokens(padding: float, sequence_length: int) -> int:

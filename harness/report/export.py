@@ -89,19 +89,22 @@ def _jsonl(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _csv(rows: Iterable[Row]) -> Iterator[str]:
-    yield _csv_line(COLUMNS)
+    yield csv_line(COLUMNS)
     for each in rows:
-        yield _csv_line(map(_csv_value, each.values()))
+        yield csv_line(map(csv_value, each.values()))
 
 
-def _csv_line(values: Iterable[Any]) -> str:
-    """Ended by a plain newline. Written with CRLF first: only so does the csv module quote a field that holds a lone CR."""
+def csv_line(values: Iterable[Any]) -> str:
+    """One line of CSV, ended by a plain newline.
+
+    Written with CRLF first: only so does the csv module quote a field that holds a lone CR.
+    """
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\r\n").writerow(values)
     return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _csv_value(value: Any) -> Any:
+def csv_value(value: Any) -> Any:
     """Truth values as JSON writes them, so that both formats say the same."""
     return json.dumps(value) if isinstance(value, bool) else value
 

@@ -1,8 +1,7 @@
-"""Many files copied at once, each whole or not there: one sync for all of them, where one for each would take hours."""
+"""Many files copied at once, each whole or not there. All are written before the first is synced: the disk takes them together."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from pathlib import Path
@@ -18,9 +17,9 @@ class Copies:
 
     def add(self, source: Path, place: Path) -> None:
         """Copy a file or a folder; it takes its place when all are committed."""
+        durable.make_folder(place.parent)
+        temporary = place.with_name(f".{place.name[-60:]}.{secrets.token_hex(4)}.tmp")
         with durable.explained(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            temporary = place.with_name(f".{place.name[-60:]}.{secrets.token_hex(4)}.tmp")
             if source.is_dir():
                 shutil.copytree(source, temporary)
             else:
@@ -29,9 +28,10 @@ class Copies:
 
     def commit(self) -> None:
         """Put all into their places, on disk when this returns."""
-        if self._laid:
-            os.sync()
-            for temporary, place in self._laid:
-                with durable.explained(place):
-                    temporary.replace(place)
-            os.sync()
+        for temporary, _ in self._laid:
+            durable.sync_all(temporary)
+        for temporary, place in self._laid:
+            with durable.explained(place):
+                temporary.replace(place)
+        for folder in {place.parent for _, place in self._laid}:
+            durable.sync(folder)

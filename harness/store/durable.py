@@ -56,7 +56,7 @@ def replace_file(path: Path, text: str) -> None:
     with explained(path):
         _write_new(temporary, text.encode())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync(path.parent)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -67,7 +67,7 @@ def append(path: Path, data: bytes) -> None:
         with path.open("ab", buffering=0) as file:
             _append_whole(file.fileno(), data)
         if is_new:
-            _sync_folder(path.parent)
+            sync(path.parent)
 
 
 def append_ranges(path: Path, first: bytes, ranges: Iterable[tuple[Path, int, int]]) -> None:
@@ -83,7 +83,23 @@ def append_ranges(path: Path, first: bytes, ranges: Iterable[tuple[Path, int, in
         except BaseException:
             os.ftruncate(file.fileno(), size)
             raise
-        _sync_folder(path.parent)
+        sync(path.parent)
+
+
+def sync_all(path: Path) -> None:
+    """Have a file, or a folder with all that is in it, on disk when this returns."""
+    with explained(path):
+        for each in (*(path.rglob("*") if path.is_dir() else ()), path):
+            sync(each)
+
+
+def sync(path: Path) -> None:
+    """Have a file's bytes, or the names in a folder, on disk when this returns."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -132,7 +148,7 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -173,15 +189,6 @@ def _append_range(target: FileIO, source: Path, start: int, end: int) -> None:
             start += len(chunk)
     if not chunk.endswith(b"\n"):
         target.write(b"\n")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _temporary_beside(path: Path) -> Path:

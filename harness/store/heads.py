@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.model import Result, Status
 from harness.store import durable, records
 from harness.store.history import TORN, is_torn
 
-_HEAD = re.compile(
-    rb'\{"schema_version":(?P<version>\d+),"key":"(?P<key>[0-9a-f]{64})","metadata":\{"run_id":"(?P<run>[^"\\]*)",'
-    rb'"timestamp":"[^"\\]*".*?"status":"(?P<status>[a-z_]+)".*?"hashes":\{(?P<hashes>[^{}]*"host_hash":"(?P<host>[^"\\]*)")\}'
-)
+_HEAD = re.compile(rb'\{"schema_version":(\d+),"key":"([0-9a-f]{64})","metadata":\{"run_id":"([^"\\]*)",')
+_HASHES = b'"hashes":{'
+_HOST = b'"host_hash":"'
+_STATUS_OK = b'"status":"ok","error":null,'
+"""Within texts, quotes are escaped: none of these can be found in one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Of a result: what tells it from others."""
+class Head(NamedTuple):
+    """Of a result: what tells it from others. Tuples, as there may be a million."""
 
     key: str
     run_id: str
@@ -32,8 +32,7 @@ class Head:
     host_hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a history."""
 
     number: int  # from 1
@@ -57,17 +56,19 @@ def _head(text: bytes, where: str) -> Head | None:
     if text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text)):
         return None
     found = _HEAD.match(text)
-    if not found or not _looks_whole(text):
+    start = text.find(_HASHES, found.end()) if found else -1
+    if not found or start < 0 or not _looks_whole(text):
         return _head_of(records.parse(Result, text, where))
-    records.check_version(int(found["version"]), where)
-    return Head(
-        found["key"].decode(), found["run"].decode(), found["status"] == b"ok", found["hashes"], found["host"].decode()
-    )
+    version, key, run_id = found.groups()
+    records.check_version(int(version), where)
+    hashes = text[start + len(_HASHES) : text.index(b"}", start)]
+    is_ok = text.find(_STATUS_OK, found.end(), start) > 0
+    return Head(key.decode(), run_id.decode(), is_ok, hashes, hashes.rpartition(_HOST)[2][:-1].decode())
 
 
 def _looks_whole(text: bytes) -> bool:
-    """Whether braces balance: those within texts may not, and then the line is read whole."""
-    return text.endswith(b"}\n") and text.count(b"{") == text.count(b"}")
+    """Whether it ends as records do, and no other begins within it."""
+    return text.endswith(b"}}\n") and text.rfind(b'{"schema_version":') == 0 and text.rfind(b',"config":{"model":') > 0
 
 
 def _head_of(result: Result) -> Head:

@@ -120,7 +120,7 @@ class _Plan:
         known = self._known.get((head.run_id, head.key))
         if known is None:
             return True
-        if known[0] == hash(text.rstrip(b"\n")):
+        if known[0] == _hash(text):
             self._present += 1
         else:
             self._left_out.append(
@@ -131,7 +131,7 @@ class _Plan:
 
     def _note(self, head: Head, text: bytes) -> None:
         here = len(self._folders) - 1
-        self._known[head.run_id, head.key] = hash(text.rstrip(b"\n")), here
+        self._known[head.run_id, head.key] = _hash(text), here
         self._hosts[head.host_hash] = None
         if head.is_ok and (first := self._ok.setdefault(head.hashes, here)) != here:
             self._repeated.append(
@@ -147,6 +147,11 @@ class _Plan:
             self._ranges[-1] = (history, self._ranges[-1][1], end)
         else:
             self._ranges.append((history, line.start, end))
+
+
+def _hash(text: bytes) -> int:
+    """Of a line, with or without its newline."""
+    return hash(text if text.endswith(b"\n") else text + b"\n")
 
 
 # --- the files beside it --------------------------------------------------------------------------------------------

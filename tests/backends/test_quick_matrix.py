@@ -29,7 +29,9 @@ EXECUTORS = [pytest.param("venv", marks=pytest.mark.stacks), pytest.param("docke
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
-def rows(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[tuple[str, int], dict[str, Any]]:
+def rows(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[tuple[str, int], dict[str, Any]]:
     """Exported rows by backend and batch size."""
     folder = tmp_path_factory.mktemp("quick")
     matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())

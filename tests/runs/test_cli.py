@@ -244,7 +244,7 @@ def test_the_host_imports_without_any_framework(tmp_path: Path) -> None:
 
 
 def test_help_of_every_command_reads_at_80_columns(bench: Bench) -> None:
-    for command in ([], ["run"], ["plan"], ["report"], ["export"], ["backends"], ["doctor"]):
+    for command in ([], ["run"], ["plan"], ["report"], ["export"], ["results"], ["merge"], ["backends"], ["doctor"]):
         shown = subprocess.run(
             bench.command(*command, "--help"),
             capture_output=True,

@@ -95,6 +95,8 @@ def test_sweeps_killed_fifty_times_at_any_moment_have_the_rows_of_one_that_was_n
     chance, kills, sweeps = random.Random(7), 0, 0
     while kills < KILLS:
         sweeps += 1
-        while not runs.run(f"sweep-{sweeps}", chance.uniform(0, longest_s)):
+        while not runs.run(
+            f"sweep-{sweeps}", chance.triangular(0, longest_s, 0)
+        ):  # short lives more often than long ones
             kills += 1
         assert_whole(bench.folder / f"sweep-{sweeps}", undisturbed)

@@ -132,7 +132,7 @@ def test_ready_tells_what_is_in_effect_and_what_a_call_handles(make_job: MakeJob
         "call_ms": 2,
     }
     assert ready.facts["versions"] == {"numpy": np.__version__}
-    assert ready.items == {"samples": 2, "tokens": 8, "positions": 8}
+    assert ready.items == {"samples": 2, "tokens": 6, "positions": 8}
     assert ready.inputs_sha256 == inputs_sha256(read_inputs(Path(job.inputs)))
     assert ready.clock_ns >= 0
 

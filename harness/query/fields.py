@@ -1,0 +1,88 @@
+"""What a question may name: the columns of an export that are stored as they are, each with its place in a line of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from harness.interchange.columns import Shape, columns_of
+from harness.model import Result
+from harness.report.export import COLUMNS
+
+
+class Kind(Enum):
+    """What values are, as far as comparing them goes."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    TRUTH = "true or false"
+    ANY = "text, a number, or true or false"  # each value by itself: of options, and of fields with several types
+    NULL = "null"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a result."""
+
+    name: str
+    path: str  # as "measurements.throughput"
+    sql_type: str
+    kind: Kind
+
+    @property
+    def sql(self) -> str:
+        """It, where lines are read."""
+        return ".".join(quoted(part) for part in self.path.split("."))
+
+
+_TYPES: Mapping[str, tuple[str, Kind]] = {
+    "string": ("VARCHAR", Kind.TEXT),
+    "int64": ("BIGINT", Kind.NUMBER),
+    "float64": ("DOUBLE", Kind.NUMBER),
+    "bool": ("BOOLEAN", Kind.TRUTH),
+}
+
+
+def quoted(name: str) -> str:
+    """As SQL writes a name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def line_columns(fields: Iterable[Field]) -> str:
+    """The `columns` of DuckDB's read_json that have these fields and nothing else: what is not asked for is not made."""
+    tree: dict[str, Any] = {}
+    for field in fields:
+        *parents, leaf = field.path.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = field.sql_type
+    return "{" + ", ".join(f"{quoted(name)}: '{_type(inner)}'" for name, inner in tree.items()) + "}"
+
+
+def _type(inner: Any) -> str:
+    if isinstance(inner, str):
+        return inner
+    return "STRUCT(" + ", ".join(f"{quoted(name)} {_type(each)}" for name, each in inner.items()) + ")"
+
+
+def _field(name: str, path: str) -> Field | None:
+    """None where a result does not store it."""
+    shape: Shape | None = columns_of(Result)
+    for part in path.split("."):
+        shape = shape.get(part) if isinstance(shape, dict) else None
+    if shape is None:
+        return None
+    sql_type, kind = _TYPES.get(shape, ("JSON", Kind.ANY)) if isinstance(shape, str) else ("JSON", Kind.ANY)
+    return Field(name, path, sql_type, kind)
+
+
+_PATHS = {**COLUMNS, "status": "metadata.status"}
+"""As the record stores them; in COLUMNS, a property stands for it."""
+
+FIELDS: Mapping[str, Field] = {
+    name: field for name, path in _PATHS.items() if (field := _field(name, path)) is not None
+}
+"""By name."""
