@@ -229,16 +229,20 @@ class Group:
     cells: tuple[PlannedCell, ...]
 
 
+_DAY_S = 86_400.0
+"""Longer than anybody waits for one step; and a number of seconds that clocks and the operating system can still count."""
+
+
 class Protocol(Record):
     """How measuring is done: the settings behind `protocol_hash`. Defaults are METHOD's."""
 
     blocks: int = Field(5, gt=0)  # of the pilot, which is always made; fewer than 3 are for an indication: no verdict
     most_blocks: int = Field(30, gt=0)  # with those that the pilot shows to be needed
-    half_width: float = Field(0.02, gt=0)  # wanted, of the ratios' intervals, as a part of the ratio
-    margin: float = Field(0.01, ge=0)  # a difference from 1 that matters to nobody, as a part of the ratio
+    half_width: float = Field(0.02, ge=1e-6)  # wanted, of the ratios' intervals, as a part of the ratio
+    margin: float = Field(0.01, ge=0, lt=1)  # a difference from 1 that matters to nobody, as a part of the ratio
     budget_seconds: float = Field(900.0, gt=0)  # a workload gets no block after its pilot that would not end within
     schedule: Literal["interleaved", "sequential"] = "interleaved"  # of the launches of a block
-    round_seconds: float = Field(1.0, gt=0)  # a round lasts this long ...
+    round_seconds: float = Field(1.0, gt=0, le=_DAY_S)  # a round lasts this long ...
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
     passes: int = Field(2, gt=0)  # each a permutation of the launches and its mirror: two latency rounds a launch
     throughput_rounds: int = Field(1, gt=0)
@@ -248,16 +252,20 @@ class Protocol(Record):
     foreign_tolerance: float = Field(0.03, gt=0)  # so is one in which others had a larger part of the processors
     bind_threads: bool = False  # each launch's busiest threads, one on each processor, while its rounds run
     settle_calls: int = Field(3, ge=1)
-    settle_seconds: float = Field(0.05, ge=0)
-    warm_up_seconds: float = Field(60.0, gt=0)  # at most
+    settle_seconds: float = Field(0.05, ge=0, le=_DAY_S)
+    warm_up_seconds: float = Field(60.0, gt=0, le=_DAY_S)  # at most
     warm_up_window_calls: int = Field(10, gt=0)
-    warm_up_window_seconds: float = Field(0.3, ge=0)
+    warm_up_window_seconds: float = Field(0.3, ge=0, le=_DAY_S)
     warm_up_tolerance: float = Field(0.03, gt=0)
-    round_limit_seconds: float = Field(60.0, gt=0)
-    phase_timeout_seconds: float = Field(900.0, gt=0)  # any one command of a worker; then `timeout`
+    round_limit_seconds: float = Field(60.0, gt=0, le=_DAY_S)
+    phase_timeout_seconds: float = Field(900.0, gt=0, le=_DAY_S)  # any one command of a worker; then `timeout`
     monitor: bool = True  # a process of its own on the host looks at power, clocks and utilisation
-    monitor_interval_seconds: float = Field(0.5, gt=0)  # this often within a round, and at both ends of each
-    idle_seconds: float = Field(2.0, ge=0)  # before a block, where energy can be measured; 0: no energy per call
+    monitor_interval_seconds: float = Field(
+        0.5, ge=0.01, le=_DAY_S
+    )  # this often within a round, and at both ends of each
+    idle_seconds: float = Field(
+        2.0, ge=0, le=_DAY_S
+    )  # before a block, where energy can be measured; 0: no energy per call
     seed: int = 0  # of the order of rounds
     reference: str = "eager"  # backend that makes the reference
     baseline: str = "eager"  # backend that ratios refer to

@@ -176,7 +176,8 @@ def _certainty(confidence: float) -> str:
 def _disturbances(timed: Sequence[Measurements]) -> Iterator[str]:
     disturbed = sum(numbers.disturbed_rounds for numbers in timed)
     if disturbed:
-        yield f"{disturbed} of {sum(numbers.rounds for numbers in timed)} rounds were disturbed and are left out"
+        rounds = sum(numbers.rounds for numbers in timed)
+        yield f"{disturbed} of {rounds} rounds were disturbed: they count only where a launch has no others"
 
 
 def _calibration(results: Sequence[Result], known: Mapping[str, Calibration]) -> Iterator[str]:

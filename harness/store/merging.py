@@ -8,12 +8,10 @@ where it is older. The history comes last, so a merge that was killed is finishe
 from __future__ import annotations
 
 import filecmp
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from harness.model import HarnessError, Result
 from harness.store import durable, layout, records, runs
@@ -194,22 +192,8 @@ def _place_of_run(path: Path, source: Path, into: Path) -> Path | None:
     """Its own name or the next that is free; its own place where it has grown since; None where it is there."""
     places = (into / name for name in layout.alternatives(str(path.relative_to(source))))
     place = next(place for place in places if not place.exists() or _is_of_one_run(path, place))
-    return place if not place.exists() or len(_run(path)) > len(_run(place)) else None
+    return place if not place.exists() or len(runs.read_run(path)) > len(runs.read_run(place)) else None
 
 
 def _is_of_one_run(path: Path, place: Path) -> bool:
-    return filecmp.cmp(path, place, shallow=False) or _owner(path) == _owner(place)
-
-
-def _owner(path: Path) -> tuple[str, str] | None:
-    return next(((each["metadata"]["run_id"], each["config"]["model"]) for each in _run(path).values()), None)
-
-
-def _run(path: Path) -> Mapping[str, Any]:
-    with durable.explained(path):
-        text = path.read_bytes()
-    try:
-        content: Mapping[str, Any] = json.loads(text)
-    except ValueError:
-        raise HarnessError(f"{path} cannot be read as JSON: mend it, or move it away, and merge again") from None
-    return content
+    return filecmp.cmp(path, place, shallow=False) or runs.owner_of_file(path) == runs.owner_of_file(place)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from harness.model import Result
+from harness.model import HarnessError, Result
 from harness.store import durable, layout, records
 
 Owner = tuple[str, str]
@@ -78,13 +79,27 @@ def has_unfinished(root: Path) -> bool:
 def adopt(source: Path, root: Path) -> None:
     """Have the runs of another directory that have no file yet get one here, when somebody opens this one to write next."""
     for marker in _markers(source):
-        content = marker.read_text()
-        for place in _places(root, str(_file_of(marker).relative_to(source))):
-            if not _is_taken(place):
-                durable.replace_file(_marker(place), content)
-                break
-            if _marker(place).exists() and _marker(place).read_text() == content:
-                break
+        owner = _owner_in(marker)
+        places = _places(root, str(_file_of(marker).relative_to(source)))
+        place = next(place for place in places if not _is_taken(place) or _owner_at(place) == owner)
+        durable.replace_file(_marker(place), json.dumps(owner))
+
+
+def read_run(path: Path) -> Mapping[str, Any]:
+    """A run's file as JSON has it. Raises HarnessError."""
+    with durable.explained(path):
+        text = path.read_bytes()
+    try:
+        content: Mapping[str, Any] = json.loads(text)
+    except ValueError:
+        raise HarnessError(f"{path} cannot be read as JSON: mend it, or move it away, and run again") from None
+    return content
+
+
+def owner_of_file(path: Path) -> Owner | None:
+    """Whose file it is; None of one without results."""
+    entries = read_run(path).values()
+    return next(((each["metadata"]["run_id"], each["config"]["model"]) for each in entries), None)
 
 
 _SUFFIX = ".open"
@@ -107,6 +122,11 @@ def _owner_in(marker: Path) -> Owner:
     with durable.explained(marker):
         run_id, model = json.loads(marker.read_bytes())
     return run_id, model
+
+
+def _owner_at(file: Path) -> Owner | None:
+    """Of a place that is taken."""
+    return owner_of_file(file) if file.exists() else _owner_in(_marker(file))
 
 
 def _places(root: Path, first_choice: str) -> Iterator[Path]:

@@ -48,7 +48,9 @@ def test_every_protocol_field_is_documented_with_its_default() -> None:
     rows = documented("Protocol")
     assert list(rows) == list(Protocol.model_fields)
     for name, field in Protocol.model_fields.items():
-        shown = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)  # as YAML writes it
+        shown = str(field.default)
+        if isinstance(field.default, bool):
+            shown = shown.lower()  # as YAML writes it
         assert shown in [cell.strip(" `") for cell in rows[name].split("|")]
 
 

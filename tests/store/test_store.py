@@ -241,8 +241,8 @@ def test_numbers_that_json_has_no_word_for_are_stored_as_null(store: ResultStore
 def test_a_result_that_could_not_be_read_back_is_refused_before_anything_is_written(
     store: ResultStore, tmp_path: Path
 ) -> None:
-    endless = Protocol(phase_timeout_seconds=float("inf"))
-    with pytest.raises(HarnessError, match="phase_timeout_seconds"):
+    endless = Protocol(budget_seconds=float("inf"))
+    with pytest.raises(HarnessError, match="budget_seconds"):
         store.add(a_result(protocol=endless))
     assert list(tmp_path.iterdir()) == []
 
