@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -385,7 +386,9 @@ def import_(
     found = [each for file in files for each in read_foreign(file)]
     store = ResultStore.open(results)
     added = sum([store.add_imported(each) for each in found])
-    print(f"{len(found)} results read, {added} of them new, in {results}; `harness report {results}` shows them apart.")
+    print(
+        f"{len(found)} results read, {added} of them new, in {results}; `harness report {_typed(results)}` shows them apart."
+    )
 
 
 @app.command()
@@ -722,6 +725,11 @@ def _warn(store: ResultStore) -> None:
         print(f"harness: warning: {warning}", file=sys.stderr)
 
 
+def _typed(path: Path) -> str:
+    """As a shell takes it for one word."""
+    return shlex.quote(str(path))
+
+
 def _closing(outcome: schedule.Outcome, results: Path) -> str:
     kept = f" ({outcome.resumed} of them kept from former runs; --fresh measures anew)" if outcome.resumed else ""
-    return f"{len(outcome.results)} results{kept} in {results}; `harness export {results}` gives rows."
+    return f"{len(outcome.results)} results{kept} in {results}; `harness export {_typed(results)}` gives rows."

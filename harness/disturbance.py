@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness import stats
 from harness.model import LaunchRecord, Protocol, RoundRecord
 
 Mode = Literal["latency", "throughput"]
@@ -87,13 +88,22 @@ def warning(launches: Sequence[LaunchRecord], settings: Protocol) -> str | None:
     left = _left_disturbed(launches)
     if not left:
         return None
+    restless, consequence = _certainty(settings)
     causes = "; ".join(_causes(rounds))
     return (
-        f"This machine was too restless for ratios as certain as ±{settings.half_width:.1%}: {left} of {len(launches)} launches "
+        f"This machine was {restless}: {left} of {len(launches)} launches "
         f"have passes that were disturbed each time they were made ({causes}). Where a launch has nothing else, disturbed rounds "
-        "count: intervals are wider, but still hold. What helps: end what else is running, keep the machine from saving power or "
+        f"count: {consequence}. What helps: end what else is running, keep the machine from saving power or "
         "sleeping, give a virtual machine processors of its own; or raise `repeats` and `repeat_seconds` under `protocol`."
     )
+
+
+def _certainty(settings: Protocol) -> tuple[str, str]:
+    """What a restless machine keeps a run from, and what comes of that; a run for an indication has no intervals to widen."""
+    if settings.blocks < stats.FEWEST:
+        return "restless", "the indication is the weaker for it"
+    wanted = f"ratios as certain as ±{settings.half_width:.1%}"
+    return f"too restless for {wanted}", "intervals are wider, but still hold"
 
 
 def _left_disturbed(launches: Sequence[LaunchRecord]) -> int:

@@ -208,6 +208,11 @@ def _host() -> str:
         told = subprocess.run(asked, capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return _DEFAULT_HOST
+    if told.returncode and "DOCKER_CONTEXT" in os.environ:  # asked for by name: no other engine may stand for it
+        raise EngineLostError(
+            f"DOCKER_CONTEXT is {os.environ['DOCKER_CONTEXT']!r}, which `{CLIENT}` does not know ({told.stderr.strip()}): name "
+            f"one that `{CLIENT} context ls` lists, or unset it, or use --executor venv"
+        )
     return told.stdout.strip() or _DEFAULT_HOST  # a client that knows no contexts, as podman's, says nothing
 
 

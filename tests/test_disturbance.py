@@ -186,6 +186,15 @@ def test_a_restless_machine_is_told_with_causes_consequence_and_remedy() -> None
     assert "raise `repeats`" in text
 
 
+def test_a_run_for_an_indication_is_told_of_no_intervals_as_it_has_none() -> None:
+    launch = a_launch(judged([[a_round(0, foreign_share=0.5)]], SETTINGS)[0])
+    text = warning([launch], SETTINGS.quick)
+    assert text is not None
+    assert "indication" in text
+    assert "interval" not in text
+    assert "±" not in text
+
+
 @pytest.mark.parametrize("launches", [[], [a_launch([])]], ids=["no launch", "no round"])
 def test_nothing_measured_is_nothing_to_warn_of(launches: Sequence[LaunchRecord]) -> None:
     assert warning(launches, SETTINGS) is None

@@ -44,7 +44,7 @@ def make_inputs(
 ) -> Inputs:
     """The inputs of a cell's workload, found in `root` (the cache's room unless given) or made now.
 
-    Raises HarnessError where the model has no such inputs: `harness.support` says so beforehand.
+    Raises HarnessError where the model has no such inputs (`harness.support` says so beforehand), or memory does not hold them.
     """
     shape = (cell.batch_size, cell.sequence_length, cell.padding, cell.image_size)
     address = digest([cell.inputs.model_dump(), checkpoint.sha256, cell.task, *shape])
@@ -56,7 +56,13 @@ def make_inputs(
             np.save(folder / f"{input_name}.npy", array, allow_pickle=False)
         return {"sha256": inputs_sha256(arrays), "names": sorted(arrays)}
 
-    entry = cache.keep((root or cache.room("inputs")) / name, fill, progress)
+    try:
+        entry = cache.keep((root or cache.room("inputs")) / name, fill, progress)
+    except (MemoryError, OverflowError):  # the latter where it is more than any machine can count
+        raise HarnessError(
+            f"{cell.inputs.slots} inputs of batch_size {cell.batch_size} and sequence_length {cell.sequence_length} do not fit "
+            "into memory; ask for smaller ones"
+        ) from None
     return Inputs(entry.folder, entry.facts["sha256"], tuple(entry.facts["names"]))
 
 

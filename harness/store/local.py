@@ -41,9 +41,7 @@ class ResultStore:
         """For reading: nothing is made or written. A folder without a history and without imported results is a HarnessError."""
         store = cls(root)
         if not durable.exists(store._history.path) and not durable.exists(root / layout.IMPORTED):
-            raise HarnessError(
-                f"{root} holds no {layout.HISTORY}: give the folder that `harness run --results` wrote to"
-            )
+            raise HarnessError(_no_results(root))
         store._history.catch_up()
         return store
 
@@ -142,6 +140,14 @@ class ResultStore:
         with durable.locked(self.root / layout.LOCK):
             for run in runs.killed(self.root):
                 run.finish(self._history.results)
+
+
+def _no_results(root: Path) -> str:
+    if durable.exists(root / layout.LAUNCHES):
+        return (
+            f"{root} holds launches, but no cell has all of its own yet: the command that began them goes on from there"
+        )
+    return f"{root} holds no {layout.HISTORY}: give the folder that `harness run --results` wrote to"
 
 
 def measured_at(result: Result) -> datetime:

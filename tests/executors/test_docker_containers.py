@@ -161,6 +161,19 @@ def test_the_clients_context_says_where_the_engine_is(monkeypatch: pytest.Monkey
         Engine.connect()
 
 
+def test_a_context_that_the_client_does_not_know_is_not_replaced_by_the_usual_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    client = tmp_path / "docker"
+    client.write_text("#!/bin/sh\necho context not found >&2\nexit 1\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONTEXT", "remtoe")
+    with pytest.raises(EngineLostError, match=r"DOCKER_CONTEXT is 'remtoe'.*context not found.*`docker context ls`"):
+        Engine.connect()
+
+
 def test_an_engine_that_has_gone_does_not_answer_and_every_question_says_so(tmp_path: Path) -> None:
     gone = Engine(f"unix://{tmp_path}/gone.sock", "1.41")
     assert not gone.answers()

@@ -104,6 +104,13 @@ def test_what_cannot_give_eight_different_slots_is_refused(tmp_path: Path) -> No
         make_inputs(cell(batch_size=1, sequence_length=1), checkpoint(tmp_path, too_few), tmp_path)
 
 
+@pytest.mark.parametrize("batch_size", [10**15, 10**20])
+def test_what_no_memory_holds_is_refused_and_leaves_nothing(tmp_path: Path, batch_size: int) -> None:
+    with pytest.raises(HarnessError, match=f"batch_size {batch_size} and sequence_length 16 do not fit into memory"):
+        make_inputs(cell(batch_size=batch_size), checkpoint(tmp_path, BERT), tmp_path / "inputs")
+    assert [path for path in (tmp_path / "inputs").iterdir() if path.suffix != ".lock"] == []
+
+
 def test_a_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
     """Golden: a change here needs another `GENERATOR`."""
     made = make_inputs(cell(), checkpoint(tmp_path, BERT), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import psutil
@@ -26,6 +27,15 @@ def test_a_run_compares_its_backends_and_exits_0(bench: Bench) -> None:
     assert "fake_b" in run.stdout
     assert "indicative" in run.stdout
     assert max(map(len, run.stdout.splitlines()[:-1])) <= 80
+
+
+def test_the_command_that_a_run_ends_with_can_be_pasted_whatever_the_folder_is_called(bench: Bench) -> None:
+    bench.write_matrix()
+    run = bench.run("--results", 'John\'s runs, §3: "a"')
+    closing = run.stdout.splitlines()[-1]
+    pasted = bench.harness(*shlex.split(closing.split("`")[1])[1:])
+    assert pasted.returncode == 0, pasted.stderr
+    assert len(pasted.stdout.splitlines()) == 1 + 2
 
 
 def test_phases_are_disjoint_and_sum_to_the_cold_start(bench: Bench) -> None:

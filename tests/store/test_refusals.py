@@ -153,6 +153,14 @@ def test_reading_makes_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_reading_what_a_run_left_that_was_killed_before_its_first_result_says_how_to_go_on(tmp_path: Path) -> None:
+    ResultStore.open(tmp_path).launch_folder("k" * 64, "20261130T004629-fd2a8a7f")
+    with pytest.raises(
+        HarnessError, match="holds launches, but no cell has all of its own yet: the command that began"
+    ):
+        ResultStore.existing(tmp_path)
+
+
 def test_a_lock_that_another_process_keeps_is_reported_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
