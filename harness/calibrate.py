@@ -233,6 +233,10 @@ def _summarised(
 
 
 def _keep(calibration: Calibration) -> Calibration:
+    """On disk, but for one that tells less than what is there: a short look does not replace a long one."""
+    before = known(calibration.host_hash)
+    if calibration.noise_floor_ratio is None and before and before.noise_floor_ratio is not None:
+        return calibration
     place = _place(calibration.host_hash)
     with cache.explained("keep the calibration"):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -603,7 +603,7 @@ class Calibration(Record):
     false_positive_rate: float
     false_positive_ci_low: float  # of 95 %, exact
     false_positive_ci_high: float
-    noise_floor_ratio: float  # 95 of 100 ratios, or their inverses, are at most this
+    noise_floor_ratio: float | None  # 95 of 100 ratios, or their inverses, are at most this; null below 20 comparisons
     median_ci_half_width: float  # of the ratios' intervals, as a part of the ratio: the median over comparisons
     bind_threads: bool | None  # whether binding was shown to help here; null where it was not tried
     bind_reason: str

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from report.cases import a_calibration
 from store.factories import a_cell
 
 from harness import cache, calibrate
-from harness.calibrate import _affordable, _binding
+from harness.calibrate import _affordable, _binding, _keep
 from harness.model import Group, HarnessError, Matrix, PlannedCell, Protocol, Status
 
 NOISY = [0.09, -0.08, 0.1, -0.11, 0.07, -0.09]
@@ -51,6 +52,15 @@ def test_comparisons_end_before_the_budget_would(monkeypatch: pytest.MonkeyPatch
         made.append(number)
         now[0] += 10.0
     assert made == [0, 1, 2, 3, 4]  # 5 s were spent before, so a sixth would end at 65
+
+
+def test_a_short_look_does_not_replace_a_long_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    long = a_calibration()
+    short = long.model_copy(update={"noise_floor_ratio": None, "comparisons": 2})
+    for found, kept in ((short, short), (long, long), (short, long)):
+        _keep(found)
+        assert calibrate.known(long.host_hash) == kept
 
 
 def test_a_calibration_that_cannot_be_read_counts_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

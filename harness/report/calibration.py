@@ -8,6 +8,7 @@ from rich.text import Text
 
 from harness.model import Calibration
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.stats import FEWEST_FOR_FLOOR
 
 
 def render_calibration(found: Calibration, width: int = 80, colour: bool = False) -> str:
@@ -29,7 +30,7 @@ def _how(found: Calibration) -> str:
 
 
 def _facts(found: Calibration) -> Iterator[tuple[str, str]]:
-    yield "noise floor", f"{_part(found.noise_floor_ratio - 1)}: 95 of 100 ratios of a cell to itself are nearer to 1"
+    yield "noise floor", _floor(found)
     yield (
         "false positives",
         f"{found.false_positives} of {found.comparisons} ({_rate(found)}); the level allows 1 in 20",
@@ -41,7 +42,14 @@ def _facts(found: Calibration) -> Iterator[tuple[str, str]]:
 def beside_verdicts(found: Calibration) -> str:
     """As `this machine against itself: within 1.3 %, 2 of 40 called different (0.6 % to 17 %)`."""
     rejections = f"{found.false_positives} of {found.comparisons} called different ({_rate(found)})"
-    return f"this machine against itself: within {_part(found.noise_floor_ratio - 1)}, {rejections}"
+    within = "" if found.noise_floor_ratio is None else f"within {_part(found.noise_floor_ratio - 1)}, "
+    return f"this machine against itself: {within}{rejections}"
+
+
+def _floor(found: Calibration) -> str:
+    if found.noise_floor_ratio is None:
+        return f"unknown: it takes {FEWEST_FOR_FLOOR} comparisons"
+    return f"{_part(found.noise_floor_ratio - 1)}: 95 of 100 ratios of a cell to itself are nearer to 1"
 
 
 def _rate(found: Calibration) -> str:

@@ -8,6 +8,7 @@ from harness.stats.descriptive import SHORTEST_TIMED_CALL_S, interquartile_range
 from harness.stats.intervals import CONFIDENCE, FEWEST, Interval, binomial_interval, half_width, median_interval
 from harness.stats.quantiles import QUANTILES, Quantile, fewest_samples, pooled_quantile
 from harness.stats.verdicts import (
+    FEWEST_FOR_FLOOR,
     Comparison,
     Criteria,
     Verdict,
@@ -21,6 +22,7 @@ from harness.stats.verdicts import (
 __all__ = [
     "CONFIDENCE",
     "FEWEST",
+    "FEWEST_FOR_FLOOR",
     "QUANTILES",
     "SHORTEST_TIMED_CALL_S",
     "BreakEven",

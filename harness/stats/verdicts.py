@@ -82,6 +82,15 @@ def chance_of_smaller(before: Sequence[float], after: Sequence[float]) -> float:
     return float(fdtrc(len(before), len(after), ratio))
 
 
-def noise_floor(log_ratios: Sequence[float]) -> float:
-    """The ratio, 1 or more, that 95 of 100 comparisons of a cell with itself stay within; `log_ratios`: one a comparison."""
+FEWEST_FOR_FLOOR = 20
+"""Comparisons below which none lies beyond the 95 of 100: their largest would pass for the floor, and be too low."""
+
+
+def noise_floor(log_ratios: Sequence[float]) -> float | None:
+    """The ratio, 1 or more, that 95 of 100 comparisons of a cell with itself stay within; `log_ratios`: one a comparison.
+
+    None from too few of them.
+    """
+    if len(log_ratios) < FEWEST_FOR_FLOOR:
+        return None
     return math.exp(float(np.quantile(np.abs(log_ratios), CONFIDENCE, method="inverted_cdf")))

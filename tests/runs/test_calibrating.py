@@ -31,7 +31,7 @@ def test_the_baselines_cell_is_compared_with_itself_and_what_was_found_is_kept_f
     assert found["config"]["options"]["call_ms"] == 4.0
     assert 1 <= found["comparisons"] == len(found["ratios"]) <= 2
     assert 0 <= found["false_positives"] <= found["comparisons"]
-    assert found["noise_floor_ratio"] >= max(max(ratio, 1 / ratio) for ratio in found["ratios"]) - 1e-9
+    assert found["noise_floor_ratio"] is None  # which takes twenty
     assert found["median_ci_half_width"] > 0
     assert found["false_positive_ci_low"] <= found["false_positive_rate"] <= found["false_positive_ci_high"]
     (file,) = kept(bench)
@@ -45,7 +45,7 @@ def test_reports_of_the_machine_show_it_beside_their_verdicts_and_not_beside_ind
     calibrate(bench, "--comparisons", "1", "--budget", "1")
     run = bench.run()
     assert run.returncode == 0, run.stderr
-    assert "this machine against itself: within" in run.stdout
+    assert "this machine against itself:" in run.stdout
     assert "1 called different" in run.stdout or "0 of 1 called different" in run.stdout
     quick = bench.run("--quick")
     assert "this machine against itself" not in quick.stdout

@@ -96,6 +96,11 @@ def test_a_pilot_of_two_asks_for_no_more() -> None:
     assert stats.needed_blocks([], criteria()) is None
 
 
+def test_too_few_comparisons_have_no_noise_floor() -> None:
+    assert stats.noise_floor([0.01] * 19) is None
+    assert stats.noise_floor([0.01] * 20) == pytest.approx(math.exp(0.01))
+
+
 def test_the_noise_floor_holds_95_of_100() -> None:
     assert stats.noise_floor([0.001 * n * (-1) ** n for n in range(1, 101)]) == pytest.approx(math.exp(0.095))
 
