@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from harness.engine import Engine, EngineLostError
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# What a shell starts in the background ignores Ctrl-C, and all that it starts does too: tests send it to hosts of theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = (Path(__file__).parent / "runs", Path(__file__).parent / "executors" / "test_venv.py")
 

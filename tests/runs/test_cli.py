@@ -71,9 +71,10 @@ def test_an_only_expression_that_is_none_or_keeps_nothing(bench: Bench, expressi
     assert_refused(bench.run("--only", expression), *words)
 
 
-def test_the_docker_executor_says_that_it_is_not_there_yet(bench: Bench) -> None:
+def test_the_docker_executor_without_an_engine_says_what_to_do(bench: Bench) -> None:
     bench.write_matrix()
-    assert_refused(bench.run("--executor", "docker"), "docker", "--executor venv")
+    bench.variables["DOCKER_HOST"] = f"unix://{bench.folder}/none.sock"
+    assert_refused(bench.run("--executor", "docker"), "none.sock", "--executor venv")
 
 
 def test_an_unknown_option_or_executor_is_exit_code_2(bench: Bench) -> None:
@@ -142,7 +143,7 @@ def test_plan_runs_nothing_and_lists_keys_and_reasons(bench: Bench) -> None:
     bench.write_matrix(sequence_length=[4, 17])
     text = bench.harness("plan", "matrix.yaml")
     assert text.returncode == 0
-    assert "17 exceeds the model's 16 positions" in " ".join(text.stdout.split())
+    assert "sequence_length 17: the model has positions for 16 tokens" in " ".join(text.stdout.split())
     listed = json.loads(bench.harness("plan", "matrix.yaml", "--format", "json").stdout)
     assert [cell["status"] for cell in listed] == ["run", "run", "unsupported", "unsupported"]
     assert len({cell["key"] for cell in listed}) == 4

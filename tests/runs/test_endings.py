@@ -145,7 +145,9 @@ def test_a_backend_that_keeps_recompiling_is_unstable_with_that_very_reason(benc
     assert result.metadata.reason is not None
     assert "it keeps recompiling" in result.metadata.reason
     record = json.loads(next((bench.results / "launches" / result.key).glob("*/launch.json")).read_text())
-    assert [entry["shape"] for entry in record["compile_ledger"]][:1] == ["attention_mask 1x4, input_ids 1x4"]
+    assert [entry["shape"] for entry in record["compile_ledger"]][:1] == [
+        "attention_mask 1x4, input_ids 1x4, token_type_ids 1x4"
+    ]
 
 
 def test_a_workload_without_a_reference_is_unverified_and_says_why(bench: Bench) -> None:
@@ -182,7 +184,7 @@ def test_a_cell_that_cannot_run_is_unsupported_without_a_worker(bench: Bench) ->
     assert run.returncode == 0, run.stderr
     refused = [r for r in ResultStore.existing(bench.results).results() if r.config.sequence_length == 17]
     assert [result.status for result in refused] == [Status.UNSUPPORTED] * 2
-    assert refused[0].metadata.reason == "sequence_length 17 exceeds the model's 16 positions"
+    assert refused[0].metadata.reason == "sequence_length 17: the model has positions for 16 tokens"
     assert not (bench.results / "launches" / refused[0].key).exists()
 
 
