@@ -47,7 +47,7 @@ def test_a_machine_too_restless_to_be_mended_by_repeating_is_told_of_once(bench:
     bench.write_matrix(protocol={**PROTOCOL, "probe_tolerance": 1e-12})
     run = bench.run()
     assert run.returncode == 0, run.stderr
-    assert run.stderr.count("This machine was too restless for ") == 1
+    assert run.stderr.count("This machine was restless: ") == 1
     assert all(each.disturbed for launch in rounds_by_backend(bench).values() for each in launch)
 
 
