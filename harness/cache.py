@@ -95,7 +95,8 @@ def keep(place: Path, make: Make, progress: Progress) -> Entry:
         return found
     with explained(f"keep {place.name} in {place.parent}"):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(place, progress):
+        waiting = f"waiting for another harness that is making {place.name}"
+        with alone(place.with_name(f"{place.name}.lock"), lambda: progress(waiting)):
             return _find(place) or _make(place, make, progress)
 
 
@@ -197,12 +198,13 @@ def _files(content: Path) -> list[Path]:
 
 
 @contextmanager
-def _alone(place: Path, progress: Progress) -> Iterator[None]:
-    lock = FileLock(place.with_name(f"{place.name}.lock"))
+def alone(lock_file: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock that one process has at a time; `on_wait` is called once where another has it."""
+    lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        progress(f"waiting for another harness that is making {place.name}")
+        on_wait()
         lock.acquire()
     try:
         yield

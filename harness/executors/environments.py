@@ -13,16 +13,14 @@ import shutil
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from harness.cache import alone
 
 MARKER = "harness-environment.json"
 """Says that an environment is whole, and what it is made of. Its modification time is the last use."""
-
-_LOCK_POLL_S = 0.2
 
 
 def make_once(
@@ -36,7 +34,7 @@ def make_once(
     facts = _facts_of(folder)
     if facts is None:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(_lock_file(folder), on_wait):
+        with alone(_lock_file(folder), on_wait):
             facts = _facts_of(folder) or _make(folder, build)
     with contextlib.suppress(OSError):  # a cache that is read-only does not need tidying either
         os.utime(folder / MARKER)
@@ -99,17 +97,3 @@ def _make(folder: Path, build: Callable[[Path], Mapping[str, Any]]) -> Mapping[s
 
 def _lock_file(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.lock")
-
-
-@contextlib.contextmanager
-def _alone(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        on_wait()
-        lock.acquire(poll_interval=_LOCK_POLL_S)
-    try:
-        yield
-    finally:
-        lock.release()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from harness.worker.processes import threads_cpu_ns
 
 TASKS = Path("/proc/self/task")
 
@@ -71,19 +73,11 @@ class Affinity:
 
     def _busiest(self) -> list[int]:
         """Ids of the threads that had most CPU time in a probing round, at most as many as compute."""
-        before = self._cpu_ns()
+        before = threads_cpu_ns(self._tasks)
         self._probing_round()
-        used = {thread: cpu_ns - before.get(thread, 0) for thread, cpu_ns in self._cpu_ns().items()}
+        used = {thread: cpu_ns - before.get(thread, 0) for thread, cpu_ns in threads_cpu_ns(self._tasks).items()}
         busy = [thread for thread, used_ns in used.items() if used_ns > 0]
         return sorted(busy, key=lambda thread: used[thread], reverse=True)[: self._threads]
-
-    def _cpu_ns(self) -> Mapping[int, int]:
-        """CPU time of each thread: the first number of its schedstat."""
-        times = {}
-        for thread in self._thread_ids():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                times[thread] = int((self._tasks / str(thread) / "schedstat").read_text().split()[0])
-        return times
 
     def _thread_ids(self) -> list[int]:
         return sorted(int(task.name) for task in self._tasks.iterdir())

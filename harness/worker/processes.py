@@ -46,10 +46,10 @@ def descendants(proc: Path = PROC) -> set[int]:
     return found - {os.getpid()}
 
 
-def threads_cpu_ns(proc: Path = PROC) -> dict[int, int]:
-    """Processor time of each living thread of this process: the first number of its schedstat."""
+def threads_cpu_ns(tasks: Path = PROC / "self/task") -> dict[int, int]:
+    """Processor time of each living thread below `tasks`, those of this process: the first number of its schedstat."""
     times = {}
-    for thread in (proc / "self/task").iterdir():
+    for thread in sorted(tasks.iterdir(), key=lambda task: int(task.name)):
         with suppress(OSError):  # gone meanwhile
             times[int(thread.name)] = int((thread / "schedstat").read_text().split()[0])
     return times
