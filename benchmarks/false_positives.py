@@ -25,7 +25,9 @@ from harness.stats import Interval
 from harness.store import ResultStore
 
 RESAMPLES = 1000
-PLAIN = calibrate.PROTOCOL.model_copy(update={"blocks": 1, "schedule": "sequential", "baseline": calibrate.BACKEND})
+OURS = calibrate.PROTOCOL.model_copy(update={"half_width": 0.05})
+"""Wide enough that most comparisons end with the pilot: many comparisons tell more of the rate than narrow ones."""
+PLAIN = OURS.model_copy(update={"blocks": 1, "schedule": "sequential", "baseline": calibrate.BACKEND})
 
 
 class Silent:
@@ -59,7 +61,7 @@ def _samples(result: Result, store: ResultStore) -> Samples:
 
 def our_interval(twins: calibrate.Twins) -> Interval | None:
     """As `harness calibrate` gets it; None where a launch was unstable."""
-    result = twins.compare(calibrate.PROTOCOL)
+    result = twins.compare(OURS)
     low, high = result.measurements.ratio_ci_low, result.measurements.ratio_ci_high
     if result.status not in calibrate.COUNTED or low is None or high is None:
         return None

@@ -59,8 +59,8 @@ class TimerProcess:
 class OurLaunch:
     """One launch of the harness, led by hand: its rounds are what a run would make."""
 
-    def __init__(self, bench: Bench, prepared: PreparedCell, seconds: float) -> None:
-        protocol = Protocol(round_seconds=seconds, warm_up_seconds=20)
+    def __init__(self, bench: Bench, prepared: PreparedCell, seconds: float, **settings: int) -> None:
+        protocol = Protocol(round_seconds=seconds, warm_up_seconds=20, **settings)
         self._launch = Launch(prepared, bench.context(protocol), "fidelity", 0, ())
         for step in (Launch.start, Launch.request_import, Launch.await_import, Launch.cold_start, Launch.warm_up):
             step(self._launch)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import cores, disturbance, parity, protocol
+from harness import accuracy, cores, disturbance, parity, protocol
 from harness.checkpoints import Checkpoint
 from harness.cores import Division
 from harness.disturbance import Pass
@@ -27,6 +27,7 @@ from harness.inputs import Inputs
 from harness.jobs import differences, make_job, requested
 from harness.launch import LaunchEndedError, RunningLaunch
 from harness.model import (
+    AccuracyRecord,
     Backend,
     Cell,
     CellError,
@@ -62,6 +63,7 @@ class PreparedCell:
     checkpoint: Checkpoint
     inputs: Inputs
     warm_cache: Path | None = None  # what a warm launch gets a copy of; None: its cache starts empty
+    windows: accuracy.Windows | str = "no accuracy was asked for"  # texts that it is told by, or why it is not told
 
 
 @dataclass(frozen=True)
@@ -187,13 +189,17 @@ class _Block:
         settings = self._context.protocol
         threads = max(launch.cell.threads for launch in self.launches)
         division = cores.divide(threads, os.sched_getaffinity(0))
+        operation = self.launches[0].cell.operation  # equal for all: it is part of the workload
         with cores.aside(division.host, [os.getpid(), *self._context.watcher.processes]):
-            for pass_ in disturbance.passes(settings, lambda: [launch.rounds for launch in self._running()]):
+            for pass_ in disturbance.passes(settings, operation, self._rounds_so_far):
                 self._pass(pass_, division)
         launches = self._running()
         judged = disturbance.judged([launch.rounds for launch in launches], settings)
         for launch, rounds in zip(launches, judged, strict=True):
             launch.keep_rounds(rounds)
+
+    def _rounds_so_far(self) -> list[Sequence[RoundRecord]]:
+        return [launch.rounds for launch in self._running()]
 
     def _pass(self, pass_: Pass, division: Division) -> None:
         again = "" if pass_.repeats is None else f", as pass {pass_.repeats + 1} was disturbed"
@@ -219,6 +225,7 @@ class _Findings:
     import_ns: int | None = None
     ready: protocol.Ready | None = None
     parity: list[ParityRecord] = field(default_factory=list)
+    accuracy: AccuracyRecord | None = None
     warm_up: WarmUpRecord | None = None
     rounds: list[RoundRecord] = field(default_factory=list)
     ledger: list[CompileRecord] = field(default_factory=list)
@@ -279,9 +286,14 @@ class Launch:
         self._observe(imported)
 
     def open(self) -> None:
-        """The cold start, alone on the machine, and the outputs judged before any clock starts."""
+        """The cold start, alone on the machine, and the outputs judged before any clock starts.
+
+        The first launch of a cell is asked for accuracy too: answers are the same in all of them, which parity sees to.
+        """
         self.cold_start()
         self._judge("before")
+        if self._block_index == 0:
+            self._findings.accuracy = self._accuracy(self._prepared.windows)
 
     def cold_start(self) -> None:
         ready = self._process.ask(protocol.Open(), protocol.Ready, self._patience_s)
@@ -342,7 +354,7 @@ class Launch:
     def hand_over(self, folder: Path) -> None:
         """End well, and leave caches and artefacts in `folder`: of the launch that fills what warm ones start from."""
         self._close_process()
-        shutil.copytree(self._cache, folder, dirs_exist_ok=True)
+        shutil.copytree(self._cache, folder, dirs_exist_ok=True, ignore=_links)
         self.end(Status.OK, None)
 
     def collect_outputs(self) -> list[parity.Outputs]:
@@ -442,7 +454,7 @@ class Launch:
             _copy_writable(self._prepared.warm_cache, self._cache)
         else:
             self._cache.mkdir()
-        readable = (self._prepared.checkpoint.folder, self._prepared.inputs.folder)
+        readable = _readable(self._prepared)
         self._spec = LaunchSpec(launch_id, self._prepared.backend, folder, scratch, readable, self.cell.device)
         self._started_at = datetime.now(UTC).isoformat()
         self._running = None
@@ -475,7 +487,17 @@ class Launch:
             outputs = parity.read_outputs(folder, slots)
         except (OSError, ValueError) as error:
             return ParityRecord(when=when, passed=False, max_abs=None, message=f"outputs cannot be read: {error}")
-        return parity.judge(reference, outputs, self.cell.dtype, when)
+        return parity.judge(reference, outputs, parity.precision(self.cell), when)
+
+    def _accuracy(self, windows: accuracy.Windows | str) -> AccuracyRecord:
+        if isinstance(windows, str):
+            return AccuracyRecord(reason=windows)
+        inputs = self._context.executor.visible(self._spec, windows.folder)
+        written = self._process.ask(protocol.Accuracy(inputs=inputs), protocol.AccuracyWritten, self._patience_s)
+        self._observe(written)
+        if written.file is None:
+            return AccuracyRecord(reason=written.reason)
+        return accuracy.judge(windows, self.cell.task, self._spec.folder / written.file)
 
     def _warmed_up(self) -> bool:
         settings = self._context.protocol
@@ -542,6 +564,7 @@ class Launch:
             versions=dict(self._facts.get("versions", {})),
             details={**self._facts.get("details", {}), **self._processors},
             parity=self._findings.parity,
+            accuracy=self._findings.accuracy,
             warm_up=self._findings.warm_up,
             rounds=self._findings.rounds,
             compile_ledger=compile_ledger(self._findings.ledger),
@@ -555,6 +578,11 @@ def _ns(seconds: float) -> int:
     return round(seconds * NS)
 
 
+def _links(folder: str, names: list[str]) -> set[str]:
+    """Those that are symbolic links: a worker made them, and out here they would lead to files of the host's."""
+    return {name for name in names if Path(folder, name).is_symlink()}
+
+
 def _copy_writable(source: Path, target: Path) -> None:
     """The kept one is read-only; a compiler wants to write beside what it finds."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
@@ -564,6 +592,12 @@ def _copy_writable(source: Path, target: Path) -> None:
 
 def _stages(stages: Iterable[tuple[str, str, int]]) -> list[Stage]:
     return [Stage(phase=phase, stage=stage, duration_ns=duration_ns) for phase, stage, duration_ns in stages]
+
+
+def _readable(prepared: PreparedCell) -> tuple[Path, ...]:
+    """What a worker of the cell is to read, and no more."""
+    texts = () if isinstance(prepared.windows, str) else (prepared.windows.folder,)
+    return (prepared.checkpoint.folder, prepared.inputs.folder, *texts)
 
 
 def _parity_status(record: ParityRecord) -> Status:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from rich.console import Console
 from harness import cache, checkpoints, images, plugins, schedule, selection
 from harness import calibrate as calibration
 from harness.doctor import can_run, examine
-from harness.engine import Engine
+from harness.engine import Engine, EngineLostError
 from harness.executors import choice, containers
 from harness.executors.base import Executor
 from harness.expressions import compile_filter
@@ -45,18 +45,21 @@ from harness.model import Backend, Cell, Group, HarnessError, ImportedResult, Ma
 from harness.progress import ConsoleReporter
 from harness.query import Answer, Question, ask, names_in
 from harness.report import terminal
-from harness.report.backends import backend_row, render_backend, render_backends
+from harness.report.backends import backend_row, broken_row, render_backend, render_backends
 from harness.report.calibration import render_calibration
 from harness.report.doctor import checks_row, render_checks
 from harness.report.export import export as export_lines
+from harness.report.findings import finding_row, render_findings
 from harness.report.found import found_as_csv, found_as_json, render_found, table_columns
 from harness.report.images import render_images
 from harness.report.imported import render_imported
 from harness.report.parquet import write_parquet
-from harness.spelling import did_you_mean, listed
+from harness.scaffold import new_package
+from harness.spelling import listed
 from harness.store import ResultStore
 from harness.store.merging import Merged
 from harness.store.merging import merge as merge_results
+from harness.testing import check_installed, conforms
 
 OK, NOT_ALL_OK, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -80,6 +83,13 @@ class ExecutorName(StrEnum):
 class DeviceName(StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class CheckedOperation(StrEnum):
+    FORWARD = "forward"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    GENERATE = "generate"
 
 
 class ListFormat(StrEnum):
@@ -214,7 +224,7 @@ def run(
         with ConsoleReporter(_stderr()) as reporter:
             planned = replace(planned, protocol=_calibrated(planned.protocol, loaded, reporter))
             planned = _failed(planned, store, loaded, reporter) if retry_failed else planned
-            chosen = _executor(executor, planned, loaded, reporter)
+            chosen = _executor(executor, _needed(planned, loaded), reporter)
             services = schedule.Services(chosen, loaded, store, reporter, no_lease if at_once else lease)
             uploads = _uploads(push, push_each_cell, repo, services)
             outcome = schedule.run(planned, services, fresh=fresh)
@@ -256,7 +266,7 @@ def calibrate(
     try:
         with ConsoleReporter(_stderr()) as reporter, tempfile.TemporaryDirectory() as folder:
             planned = Matrix("calibrate", "", (Group(cell.workload_key, (PlannedCell(cell),)),), protocol)
-            chosen = _executor(executor, planned, loaded, reporter)
+            chosen = _executor(executor, _needed(planned, loaded), reporter)
             lent = no_lease if at_once else lease
             services = schedule.Services(chosen, loaded, ResultStore.open(Path(folder)), reporter, lent)
             found = calibration.calibrate(cell, protocol, services, comparisons, budget)
@@ -431,14 +441,74 @@ def backends(
     output_format: TextOrJson = ListFormat.TEXT,
 ) -> None:
     """List the installed backends: stack, plugin, pinned versions, and whether the environment is made."""
-    entries = installed(_load_plugins(plugin), choice.venv_executor().made, choice.imaged())
-    chosen = None if name is None else _backend(name, entries)
-    if output_format is ListFormat.JSON:
-        rows = [backend_row(entry) for entry in entries] if chosen is None else backend_row(chosen)
-        print(json.dumps(rows, indent=2, default=str))
+    loaded = _load_plugins(plugin)
+    chosen = None if name is None else loaded.named(name)
+    entries = installed(loaded, choice.venv_executor().made, choice.imaged())
+    if chosen is None:
+        _print_backends(entries, loaded.broken, output_format)
     else:
-        text = render_backends(entries, *_screen()) if chosen is None else render_backend(chosen, *_screen())
-        print(text, end="")
+        _print_backend(next(entry for entry in entries if entry.backend is chosen), output_format)
+
+
+@app.command(name="new-backend")
+def new_backend(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the backend, as a matrix will say it.", show_default=False)
+    ],
+    into: Annotated[Path, typer.Option("--into", metavar="DIR", help="Folder in which the package is made.")] = Path(),
+) -> None:
+    """Write the package of a new backend: a plugin that runs as it is, and says where your framework goes.
+
+    It needs no other file of the harness and passes `harness check-backend`; its README tells the next steps.
+    """
+    folder = new_package(name, into, _load_plugins(None).backends)
+    print(f"{folder} is a plugin that runs as it is. Next:\n")
+    print(f"  python -m pip install --editable {_typed(folder)}\n  harness check-backend {name}\n")
+    print(f"{folder / 'README.md'} tells where to go on.")
+
+
+@app.command(name="check-backend")
+def check_backend(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An installed backend.", show_default=False)],
+    executor: ExecutorOption = ExecutorName.AUTO,
+    device: Annotated[DeviceName, typer.Option(help="Kind of device that it is checked on.")] = DeviceName.CPU,
+    operation: Annotated[
+        CheckedOperation, typer.Option(help="What of the backend is checked.")
+    ] = CheckedOperation.FORWARD,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE", help="Model to check with; one of random weights that runs quickly.", show_default=False
+        ),
+    ] = None,
+    plugin: PluginModules = None,
+    output_format: TextOrJson = ListFormat.TEXT,
+) -> None:
+    """Check whether a backend keeps the promises that numbers rest on. What fails says what to do.
+
+    Exit code 0 where no check failed, 1 where one did.
+    """
+    loaded = _load_plugins(plugin)
+    backend = loaded.named(name)
+    try:
+        with ConsoleReporter(_stderr()) as reporter:
+            chosen = _executor(executor, [(backend, device)], reporter)
+            findings = check_installed(
+                name,
+                loaded,
+                chosen,
+                model=model,
+                operation=operation.value,
+                device=device.value,
+                progress=reporter.doing,
+            )
+    except KeyboardInterrupt:
+        _fail("interrupted; workers are ended, nothing is kept", INTERRUPTED)
+    if output_format is ListFormat.JSON:
+        print(json.dumps([finding_row(finding) for finding in findings], indent=2))
+    else:
+        print(render_findings(name, findings, *_screen()), end="")
+    raise typer.Exit(OK if conforms(findings) else NOT_ALL_OK)
 
 
 @app.command()
@@ -546,10 +616,14 @@ def _screen() -> tuple[int, bool]:
 
 def _load_plugins(modules: list[str] | None) -> plugins.Plugins:
     named = [name.strip() for name in os.environ.get("HARNESS_PLUGINS", "").split(",") if name.strip()]
-    loaded = plugins.load([*named, *(modules or [])])
+    loaded = plugins.load([*named, *(modules or [])], _print_warning)
     for problem in loaded.problems:
-        print(f"harness: warning: {problem}", file=sys.stderr)
+        _print_warning(problem)
     return loaded
+
+
+def _print_warning(sentence: str) -> None:
+    print(f"harness: warning: {sentence}", file=sys.stderr)
 
 
 def _expand(path: Path, loaded: plugins.Plugins, only: str | None) -> Matrix:
@@ -578,12 +652,21 @@ def _failed(matrix: Matrix, store: ResultStore, loaded: plugins.Plugins, reporte
     return kept
 
 
-def _executor(name: ExecutorName, planned: Matrix, loaded: plugins.Plugins, reporter: ConsoleReporter) -> Executor:
+def _executor(name: ExecutorName, needed: Sequence[tuple[Backend, str]], reporter: ConsoleReporter) -> Executor:
+    """For backends, each with its device kind."""
     if name is ExecutorName.VENV:
         return choice.venv_executor()
     if name is ExecutorName.DOCKER:
-        return choice.docker_executor(Engine.connect(), reporter.note)
-    return choice.chosen_executor(_needed(planned, loaded), reporter.doing, reporter.note)
+        return choice.docker_executor(_engine_or_venv(), reporter.note)
+    return choice.chosen_executor(needed, reporter.doing, reporter.note)
+
+
+def _engine_or_venv() -> Engine:
+    """For a run, which could do without: the message says so."""
+    try:
+        return Engine.connect()
+    except EngineLostError as error:
+        raise HarnessError(f"{error}; or use --executor venv") from None
 
 
 def _needed(planned: Matrix, loaded: plugins.Plugins) -> list[tuple[Backend, str]]:
@@ -618,22 +701,28 @@ def _comparison(results: Sequence[Result]) -> str:
     return terminal.render_results(results, *_screen(), calibrations=known)
 
 
-def _backend(name: str, entries: Sequence[BackendEntry]) -> BackendEntry:
-    by_name = {entry.backend.name: entry for entry in entries}
-    return by_name[_known(name, by_name)]
+def _print_backends(
+    entries: Sequence[BackendEntry], broken: Sequence[plugins.Broken], output_format: ListFormat
+) -> None:
+    if output_format is ListFormat.JSON:
+        rows = [*map(backend_row, entries), *map(broken_row, broken)]
+        print(json.dumps(rows, indent=2, default=str))
+    else:
+        print(render_backends(entries, *_screen(), broken=broken), end="")
+
+
+def _print_backend(entry: BackendEntry, output_format: ListFormat) -> None:
+    if output_format is ListFormat.JSON:
+        print(json.dumps(backend_row(entry), indent=2, default=str))
+    else:
+        print(render_backend(entry, *_screen()), end="")
 
 
 def _chosen(names: list[str] | None, loaded: plugins.Plugins) -> list[Backend]:
     """The backends named, each once; without names, those that a matrix means which names none."""
     if names:
-        return [loaded.backends[_known(name, loaded.backends)] for name in dict.fromkeys(names)]
+        return [loaded.named(name) for name in dict.fromkeys(names)]
     return [backend for backend in loaded.backends.values() if backend.by_default]
-
-
-def _known(name: str, names: Collection[str]) -> str:
-    if name not in names:
-        raise HarnessError(f"there is no backend {name!r}{did_you_mean(name, names)}; installed are {listed(names)}")
-    return name
 
 
 def _cleaned(done: containers.Cleaned) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from harness.model import CHOICES, WORKLOAD_AXES, Backend, Cell, Option, Stack
+from harness.protocol import RUNNER_VERSION
 from harness.spelling import did_you_mean, listed
 
 RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, "include", "exclude"})
@@ -20,6 +21,11 @@ def fault_of(backend: object) -> str | None:
     return next(_backend_faults(backend), None)
 
 
+def name_fault(kind: str, name: object) -> str | None:
+    """Why a backend or an option (the kind) cannot be called so; None where it can."""
+    return next(_name_faults(kind, name), None)
+
+
 def _backend_faults(backend: object) -> Iterator[str]:
     if not isinstance(backend, Backend):
         yield f"harness_register_backends offers {backend!r}, which is no harness.model.Backend"
@@ -29,6 +35,13 @@ def _backend_faults(backend: object) -> Iterator[str]:
         yield f"the backend {backend.name!r} has the stack {backend.stack!r}, which is no harness.model.Stack"
     if not _is_reference(backend.runner):
         yield f"the backend {backend.name!r} has the runner {backend.runner!r}; write 'module:Class'"
+    if backend.dockerfile is not None and not _is_reference(backend.dockerfile):
+        yield f"the backend {backend.name!r} has the dockerfile {backend.dockerfile!r}; write 'package:file'"
+    if backend.runner_version != RUNNER_VERSION:
+        yield (
+            f"the runner of the backend {backend.name!r} is written for version {backend.runner_version} of harness.worker.api, "
+            f"this harness has version {RUNNER_VERSION}; install a version of the plugin that is for it"
+        )
     yield from _axes_faults(backend)
     if not callable(backend.supports):
         yield f"the backend {backend.name!r} has supports={backend.supports!r}, which cannot be called"

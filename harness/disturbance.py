@@ -16,8 +16,9 @@ from typing import Literal
 
 from harness import stats
 from harness.model import LaunchRecord, Protocol, RoundRecord
+from harness.tasks import MARKED_OPERATIONS
 
-Mode = Literal["latency", "throughput"]
+Mode = Literal["latency", "throughput", "marked"]
 Rounds = Sequence[Sequence[RoundRecord]]
 """Of each launch of a block."""
 
@@ -35,11 +36,10 @@ class Pass:
 
 
 def passes(
-    settings: Protocol, rounds: Callable[[], Rounds], clock: Callable[[], float] = time.monotonic
+    settings: Protocol, operation: str, rounds: Callable[[], Rounds], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Pass]:
     """Those that are planned; then, while the budget lasts, again those that were disturbed. `rounds`: what there is so far."""
-    modes: list[Mode] = ["latency"] * settings.passes
-    modes += ["throughput"] * settings.throughput_rounds
+    modes = _planned_modes(settings, operation)
     yield from (Pass(index, mode) for index, mode in enumerate(modes))
     began_s = clock()
     for index in range(len(modes), len(modes) + settings.repeats):
@@ -47,6 +47,15 @@ def passes(
         if not outstanding or clock() - began_s >= settings.repeat_seconds:
             return
         yield Pass(index, modes[outstanding[0]], repeats=outstanding[0])
+
+
+def _planned_modes(settings: Protocol, operation: str) -> list[Mode]:
+    """Stamps come last: what they cost must not be felt in the rounds that have none."""
+    modes: list[Mode] = ["latency"] * settings.passes
+    modes += ["throughput"] * settings.throughput_rounds
+    if operation in MARKED_OPERATIONS:
+        modes += ["marked"] * settings.marked_rounds
+    return modes
 
 
 def order(pass_: Pass, launches: int, settings: Protocol, block_index: int) -> list[int]:

@@ -82,10 +82,14 @@ class Engine:
     def connect(cls) -> Engine:
         """The engine that the command `docker` would use. Raises EngineLostError with what is in the way."""
         host = _host()
+        if "://" not in host:
+            raise EngineLostError(
+                f"DOCKER_HOST is {host!r}, which is no address of an engine: one begins with unix://, as {_DEFAULT_HOST}"
+            )
         if not host.startswith("unix://"):
             raise EngineLostError(
                 f"the Docker engine at {host} is reached over a network, but containers get folders of this machine; unset "
-                "DOCKER_HOST or choose a local context (`docker context use default`), or use --executor venv"
+                "DOCKER_HOST, or choose a local context (`docker context use default`)"
             )
         try:
             with _client(host, "auto") as client:
@@ -198,9 +202,7 @@ def _unless_gone() -> Iterator[None]:
 def _host() -> str:
     """Where the client would look: DOCKER_HOST, else its current context's endpoint, which docker-py does not ask for."""
     if shutil.which(CLIENT) is None:
-        raise EngineLostError(
-            f"there is no command `{CLIENT}`: install Docker (docs/docker.md tells how), or use --executor venv"
-        )
+        raise EngineLostError(f"there is no command `{CLIENT}`: install Docker (docs/docker.md tells how)")
     if os.environ.get("DOCKER_HOST"):
         return os.environ["DOCKER_HOST"]
     asked = [CLIENT, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
@@ -211,7 +213,7 @@ def _host() -> str:
     if told.returncode and "DOCKER_CONTEXT" in os.environ:  # asked for by name: no other engine may stand for it
         raise EngineLostError(
             f"DOCKER_CONTEXT is {os.environ['DOCKER_CONTEXT']!r}, which `{CLIENT}` does not know ({told.stderr.strip()}): name "
-            f"one that `{CLIENT} context ls` lists, or unset it, or use --executor venv"
+            f"one that `{CLIENT} context ls` lists, or unset it"
         )
     return told.stdout.strip() or _DEFAULT_HOST  # a client that knows no contexts, as podman's, says nothing
 
@@ -219,11 +221,8 @@ def _host() -> str:
 def _refusal(host: str, error: Exception) -> str:
     cause = _cause(error)
     if "permission denied" in cause.lower():
-        return (
-            f"the Docker engine at {host} refuses this user: add the user to the group docker and log in anew, or use "
-            "--executor venv"
-        )
-    return f"no Docker engine answers at {host} ({cause}): start it, or use --executor venv"
+        return f"the Docker engine at {host} refuses this user: add the user to the group docker and log in anew"
+    return f"no Docker engine answers at {host} ({cause}): start it"
 
 
 def _cause(error: Exception) -> str:

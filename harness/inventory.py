@@ -105,6 +105,11 @@ def parse_pins(lock: str) -> tuple[Pin, ...]:
     return tuple(Pin(match[1], match[2]) for match in found if match)
 
 
+def is_pin(line: str) -> bool:
+    """Whether a line of a requirements file pins a distribution."""
+    return _PIN.match(line) is not None
+
+
 def parse_names(requests: str) -> tuple[str, ...]:
     """The distributions that a requirements file names, in order."""
     found = map(_NAME.match, requests.splitlines())
@@ -118,9 +123,9 @@ def main_pins(pins: Sequence[Pin], names: Sequence[str] | None) -> tuple[Pin, ..
     """
     if names is None:
         return tuple(pins)
-    return tuple(pin for name in names for pin in pins if _canonical(pin.name) == _canonical(name))
+    return tuple(pin for name in names for pin in pins if canonical(pin.name) == canonical(name))
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """The spelling under which an index keeps a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

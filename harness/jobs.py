@@ -33,6 +33,9 @@ def make_job(cell: Cell, launch: LaunchSpec, executor: Executor, checkpoint: Pat
         batch_size=cell.batch_size,
         sequence_length=cell.sequence_length,
         compile_cache=cell.compile_cache,
+        new_tokens=cell.new_tokens,
+        do_sample=cell.do_sample,
+        num_beams=cell.num_beams,
         options=cell.options,
     )
 

@@ -98,11 +98,22 @@ class RunningLaunch:
                 self.stage = event.phase
             elif isinstance(event, protocol.Failed):
                 self.end()
-                raise self._ended(_status_of(event), _error_said(event))
+                raise self._ended(_status_of(event), _error_said(event, self.spec.backend.offered_by))
             elif isinstance(event, answer):
                 return event
             else:
                 raise self._misbehaved(f"answered {type(event).__name__} where {answer.__name__} was due")
+
+    def await_phase(self, phase: str, timeout_s: float) -> None:
+        """Wait until the worker says that it begins a phase, whatever it says before. Raises LaunchEndedError."""
+        deadline = time.monotonic() + timeout_s
+        while self.stage != phase:
+            event = self._next_event(deadline, timeout_s)
+            if isinstance(event, protocol.PhaseStarted):
+                self.stage = event.phase
+            elif isinstance(event, protocol.Failed):
+                self.end()
+                raise self._ended(_status_of(event), _error_said(event, self.spec.backend.offered_by))
 
     def close(self) -> None:
         """Wait for a worker that has answered `Closed` to exit; a worker that lingers is killed. Idempotent.
@@ -196,8 +207,11 @@ def _status_of(event: protocol.Failed) -> Status:
     return {"unsupported": Status.UNSUPPORTED, "out_of_memory": Status.OUT_OF_MEMORY}.get(event.reason, Status.FAILED)
 
 
-def _error_said(event: protocol.Failed) -> CellError:
-    return CellError(type=event.type, message=event.message, stage=event.stage)
+def _error_said(event: protocol.Failed, plugin: str) -> CellError:
+    """What the worker said; of mistakes that only the plugin's author can mend, whose plugin it is."""
+    is_the_plugins = plugin and (event.stage == "import" or event.type == "ContractError")
+    message = f"{plugin}: {event.message}" if is_the_plugins else event.message
+    return CellError(type=event.type, message=message, stage=event.stage)
 
 
 def _error(error: Exception, stage: str) -> CellError:

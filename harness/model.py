@@ -14,13 +14,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.protocol import RUNNER_VERSION
 from harness.tasks import OPERATIONS, TASKS
 
 OptionValue = str | int | float | bool | None
 
 # History: 1, the first (2026-11); 2 (2026-11), intervals and verdicts, quantiles, energy, the monitor, disturbed rounds, padding,
-# image sizes, and results of other tools. `harness.store.upgrades` reads the older ones.
-SCHEMA_VERSION = 2
+# image sizes, and results of other tools; 3 (2026-11), generation, application latency, accuracy, and rounds that stamp the parts
+# of calls. `harness.store.upgrades` reads the older ones.
+SCHEMA_VERSION = 3
 """Of result and launch records on disk. Raised when a record of before, read as it is, would say something wrong."""
 
 
@@ -101,6 +103,7 @@ class Backend:
     tasks: tuple[str, ...] = tuple(TASKS)
     """Those it runs, by the Hub's names. The core refuses what these and the two below leave out: `supports` need not."""
     operations: tuple[str, ...] = ("forward",)
+    """Of `harness.tasks.OPERATIONS`."""
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ("float32",)})
     """Device kind -> the dtypes that it runs there, as {"cpu": ("float32",), "cuda": ("float32", "float16")}."""
     expects: Mapping[str, Any] = field(default_factory=dict)
@@ -113,8 +116,16 @@ class Backend:
     reports as fact `compile_cache` whether its launch was cold (found nothing) or warm (used what it found)."""
     system_packages: tuple[str, ...] = ()
     """Debian packages that its runner needs at run time, beyond a Python: put into its image."""
+    dockerfile: str | None = None
+    """"package:file", a Dockerfile of its own inside one of the stack's import packages, where the shared one does not do. It is
+    given the same context and arguments: docs/docker.md."""
     by_default: bool = True
     """Whether a matrix that names no backend means this one too; False for one made to check others."""
+    runner_version: int = RUNNER_VERSION
+    """The version of `harness.worker.api` that its runner is written for. A plugin writes the number, so that it is refused in a
+    sentence, and not misread, by a harness whose interface is another."""
+    offered_by: str = field(default="", compare=False)
+    """The plugin as messages call it, with distribution and version: filled in where plugins are loaded."""
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------
@@ -152,6 +163,9 @@ class Cell(Record):
     dtype: str = "float32"
     device: str = "cpu"  # kind: cpu, cuda
     threads: int = Field(gt=0)
+    new_tokens: Annotated[int, Field(gt=0)] | None = None  # of each row, by decode and generate; null: none are made
+    do_sample: bool = False  # generate: tokens are drawn by their probabilities; else the likeliest is taken
+    num_beams: int = Field(1, gt=0)  # generate: continuations followed side by side; 1: no beam search
     compile_cache: Literal["cold", "warm"] = "cold"
     inputs: InputSpec = InputSpec()
     backend: str
@@ -197,6 +211,9 @@ WORKLOAD_AXES = (
     "dtype",
     "device",
     "threads",
+    "new_tokens",
+    "do_sample",
+    "num_beams",
     "compile_cache",
     "input_seed",
 )
@@ -205,7 +222,7 @@ WORKLOAD_AXES = (
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "task": tuple(TASKS),
     "operation": OPERATIONS,
-    "dtype": ("float32", "bfloat16", "float16"),
+    "dtype": ("float32", "bfloat16", "float16", "int8"),
     "device": ("cpu", "cuda"),
     "compile_cache": ("cold", "warm"),
 }
@@ -217,7 +234,7 @@ class PlannedCell:
     """A cell and, where it will not run, how it ends without running."""
 
     cell: Cell
-    status: Status | None = None  # unsupported or skipped; None: it will run
+    status: Status | None = None  # unsupported or skipped, failed where its plugin did; None: it will run
     reason: str | None = None
 
 
@@ -246,6 +263,7 @@ class Protocol(Record):
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
     passes: int = Field(2, gt=0)  # each a permutation of the launches and its mirror: two latency rounds a launch
     throughput_rounds: int = Field(1, gt=0)
+    marked_rounds: int = Field(1, ge=0)  # whose calls stamp their parts, of generate and application
     repeats: int = Field(2, ge=0)  # of disturbed passes, in a block, at most ...
     repeat_seconds: float = Field(60.0, ge=0)  # ... and no new one after this long
     probe_tolerance: float = Field(0.03, gt=0)  # a round whose probe leaves the block's median further is disturbed
@@ -266,6 +284,7 @@ class Protocol(Record):
     idle_seconds: float = Field(
         2.0, ge=0, le=_DAY_S
     )  # before a block, where energy can be measured; 0: no energy per call
+    accuracy: bool = True  # told beside speed, once for each cell whose weights and task have a measure of it
     seed: int = 0  # of the order of rounds
     reference: str = "eager"  # backend that makes the reference
     baseline: str = "eager"  # backend that ratios refer to
@@ -323,12 +342,13 @@ class Stage(Record):
 
 class RoundRecord(Record):
     index: int
-    mode: Literal["latency", "throughput"]
+    mode: Literal["latency", "throughput", "marked"]
     calls: int
     settle_calls: int
     elapsed_ns: int
     compilations: int  # the runner's counter after the round
     file: str | None  # raw samples, relative to the launch folder
+    marks: list[str] = Field(default_factory=list)  # what the calls of a marked round stamped, in order
     pass_index: int = 0  # the pass of the block that it belongs to
     repeats: int | None = None  # index of the planned pass that this one was made again for
     compiled: int = 0  # how far the counter moved during the recorded calls
@@ -368,8 +388,19 @@ class ParityRecord(Record):
     when: Literal["before", "after"]
     passed: bool
     max_abs: float | None  # largest absolute difference over slots and outputs; null where shapes or names differ
-    message: str | None = None  # what differed, where it did not pass
+    message: str | None = None  # what differed, where it did not pass, or near-equal logits explain other tokens
     finite: bool = True  # False: NaN or infinity where the reference has none
+    tokens_equal: bool | None = None  # of all rows; null where no tokens are made
+    first_token_difference: int | None = None  # position of the earliest over slots and rows, from 0; null where equal
+
+
+class AccuracyRecord(Record):
+    """How good a cell's answers are, by texts of the harness's own."""
+
+    metric: Literal["perplexity", "spearman"] | None = None  # null where none was measured
+    value: float | None = None
+    count: int | None = None  # tokens predicted, or pairs of sentences ranked
+    reason: str | None = None  # why there is no value
 
 
 class LaunchRecord(Record):
@@ -399,6 +430,7 @@ class LaunchRecord(Record):
     versions: dict[str, str] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)
     parity: list[ParityRecord] = Field(default_factory=list)
+    accuracy: AccuracyRecord | None = None  # null: another launch of the cell was asked, or this one did not come to it
     warm_up: WarmUpRecord | None = None
     rounds: list[RoundRecord] = Field(default_factory=list)
     compile_ledger: list[CompileRecord] = Field(default_factory=list)
@@ -471,6 +503,19 @@ class Measurements(Record):
     rates: dict[str, float] = Field(
         default_factory=dict
     )  # the same throughput in each unit of a call's items; {} where unknown
+    ttft_s: float | None = None  # time to first token: a whole prefill; of generate, by stamps
+    inter_token_latency_s: float | None = None  # of a token after the first: a step of decode; of generate, by stamps
+    e2e_latency_s: float | None = None  # of a whole generate, all tokens
+    prefill_tokens_per_s: float | None = None  # of the prompts, padding left out, calls back to back
+    decode_tokens_per_s: float | None = None  # made after the first: steps back to back; of generate, by stamps
+    kv_cache_bytes: int | None = None  # keys and values of all layers, as the last call left them allocated
+    application_latency_s: float | None = None  # raw text or images to Python objects
+    tokenize_s: float | None = None  # of it: tokenizer or image processor
+    transfer_s: float | None = None  # of it: what the model is given, put in place on the device
+    model_s: float | None = None  # of it: the model alone
+    postprocess_s: float | None = None  # of it: the model's outputs to Python objects
+    accuracy_metric: str | None = None  # "perplexity", lower is better; "spearman", higher is
+    accuracy_value: float | None = None
     break_even_calls: int | None = None  # calls after which this cell has overtaken the baseline
     break_even_ci_low_calls: int | None = (
         None  # of its interval of 95 %, over blocks; null with reason "never": beyond any
@@ -484,6 +529,8 @@ class Measurements(Record):
     verdict: Literal["faster", "slower", "equivalent", "no_difference_shown", "indicative"] | None = None
     parity_max_abs: float | None = None
     parity_passed: bool | None = None
+    tokens_equal: bool | None = None  # to the reference's, in every judgement
+    first_token_difference: int | None = None  # position of the earliest, from 0; null where all are equal
     peak_rss_bytes: int | None = None  # VmHWM of the worker over the memory pass, largest of the launches
     peak_allocated_bytes: int | None = (
         None  # of the framework's allocator for the device over the memory pass, likewise

@@ -70,7 +70,8 @@ class ConsoleReporter:
 def _sentence(result: Result) -> str:
     """One cell in a line, as "eager, batch 8 x 128: ok, 131 ms a call, cold start 0.9 s"."""
     cell, numbers = result.config, result.measurements
-    words = [f"{cell.label}, batch {cell.batch_size} x {cell.sequence_length}: {result.status}"]
+    operation = "" if cell.operation == "forward" else f", {cell.operation}"
+    words = [f"{cell.label}{operation}, batch {cell.batch_size} x {cell.sequence_length}: {result.status}"]
     if numbers.median_latency_s is not None:
         words.append(f"{numbers.median_latency_s * 1e3:.4g} ms a call")
     if numbers.cold_start_s is not None:

@@ -11,6 +11,8 @@ JSON object whose `kind` names a class of this module. A conversation:
     PhaseStarted*, Ready              ->
                                       <-     Outputs         (all slots; judged on the host)
     OutputsWritten                    ->
+                                      <-     Accuracy        (once for each cell that has a measure of it)
+    AccuracyWritten                   ->
                                       <-     WarmUp
     WarmedUp                          ->
                                       <-     Round*          (rounds of a block's workers interleave)
@@ -35,8 +37,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised with every change that an older worker would misread; host and worker must agree exactly."""
+
+RUNNER_VERSION = 1
+"""Of `harness.worker.api`, the interface that a plugin's runner implements: raised when a runner that was right no longer is. What
+is added and may be left out does not raise it."""
 
 MAX_LINE_BYTES = 1 << 20
 """Longest line either side accepts. Facts and tracebacks fit; arrays do not belong here."""
@@ -53,7 +59,7 @@ class Job:
     runner: str  # "module:Class"
     backend: str
     task: str  # the Hub's name, as "feature-extraction"
-    operation: str  # "forward"
+    operation: str  # of harness.tasks.OPERATIONS
     checkpoint: str  # folder, read-only
     inputs: str  # folder with one <name>.npy per input, each of shape (slots, batch, ...)
     folder: str  # launch folder: samples and outputs are written here
@@ -65,6 +71,9 @@ class Job:
     batch_size: int
     sequence_length: int
     compile_cache: str = "cold"  # "warm": use what is in `cache`; where that is nothing, this launch is to fill it
+    new_tokens: int | None = None  # of decode and generate, the first included; null: the operation makes none
+    do_sample: bool = False  # generate: drawn, not the likeliest
+    num_beams: int = 1  # generate
     options: Mapping[str, Any] = field(default_factory=dict)  # the backend's declared options
 
 
@@ -85,10 +94,22 @@ class Open:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Run every slot once, untimed, and write its outputs to `{folder}/outputs-{label}/slot-{i}.npz`."""
+    """Run every slot once, untimed, and write its outputs to `{folder}/outputs-{label}/slot-{i}.npz`.
+
+    Once is one call; of decode, as many as a begin allows, whose outputs are stacked: `harness.worker.decoding`.
+    """
 
     kind: ClassVar[str] = "outputs"
     label: str  # "before" or "after"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Run every input of another folder once, untimed, and write what its measure needs of the outputs to `{folder}/accuracy.npz`,
+    as `harness.worker.accuracy` says."""
+
+    kind: ClassVar[str] = "accuracy"
+    inputs: str  # laid out as `Job.inputs`, of the same names and shapes, but for the number of slots
 
 
 @dataclass(frozen=True)
@@ -106,11 +127,15 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Round:
-    """A stretch of timed calls. `latency`: each call and wait timed. `throughput`: `call_count` calls, one wait, one time."""
+    """A stretch of timed calls.
+
+    `latency`: each call and wait timed. `marked`: so too, and the call stamps its parts, which costs time: its samples are kept
+    apart. `throughput`: `call_count` calls, one wait, one time.
+    """
 
     kind: ClassVar[str] = "round"
     index: int
-    mode: str  # "latency" or "throughput"
+    mode: str  # "latency", "throughput" or "marked"
     settle_calls: int  # unrecorded, at least
     settle_ns: int  # and at least this long
     calls: int  # recorded, at least
@@ -189,6 +214,13 @@ class OutputsWritten:
 
 
 @dataclass(frozen=True)
+class AccuracyWritten:
+    kind: ClassVar[str] = "accuracy_written"
+    file: str | None  # relative to the launch folder; null where nothing was run
+    reason: str | None  # then why
+
+
+@dataclass(frozen=True)
 class WarmedUp:
     """`calls` and `elapsed_ns` are the warm-up itself: what came before the settled windows; all of it where not settled."""
 
@@ -211,8 +243,9 @@ class WarmedUp:
 class Samples:
     """One round's answer.
 
-    `file` (latency mode): npz of `total_ns`, `call_ns`, `slot`, `compilations` (counter after the sample) and `compiled`
-    (how far it moved during the sample), all int64 of (calls,).
+    `file` (latency and marked mode): npz of `total_ns`, `call_ns`, `slot`, `compilations` (counter after the sample) and
+    `compiled` (how far it moved during the sample), all int64 of (calls,); in marked mode also `mark_ns`, int64 of (calls, marks):
+    since the start of the call.
     """
 
     kind: ClassVar[str] = "samples"
@@ -233,6 +266,7 @@ class Samples:
     bound: list[int]  # the processor of each bound thread, read back
     unbound_reason: str | None  # why threads were not bound, or not kept to `cpus`, though asked
     file: str | None
+    marks: list[str] = field(default_factory=list)  # marked mode: names in the order stamped, the same in every call
 
 
 @dataclass(frozen=True)
@@ -273,8 +307,21 @@ class Seen:
     values: dict[str, Any]  # its fields
 
 
-Command = Union[Import, Open, Outputs, WarmUp, Round, Memory, Close]
-Event = Union[Hello, Imported, PhaseStarted, Ready, OutputsWritten, WarmedUp, Samples, MemoryRead, Closed, Failed, Seen]
+Command = Union[Import, Open, Outputs, Accuracy, WarmUp, Round, Memory, Close]
+Event = Union[
+    Hello,
+    Imported,
+    PhaseStarted,
+    Ready,
+    OutputsWritten,
+    AccuracyWritten,
+    WarmedUp,
+    Samples,
+    MemoryRead,
+    Closed,
+    Failed,
+    Seen,
+]
 Message = Union[Command, Event]
 
 COMMANDS: dict[str, type[Any]] = {message.kind: message for message in get_args(Command)}

@@ -17,8 +17,9 @@ from harness import cache, parity
 from harness.block import BlockContext, Launch, PreparedCell, Reference
 from harness.launch import LaunchEndedError
 from harness.model import Backend, Cell, LaunchRecord, digest
-from harness.tasks import TASKS
+from harness.tasks import GENERATION, TASKS
 from harness.worker.arrays import write_npz
+from harness.worker.decoding import stacked, step_outputs
 
 REFERENCE_DTYPE = "float32"
 
@@ -28,14 +29,28 @@ class _NotMadeError(Exception):
 
 
 def reference_cell(cell: Cell, backend: Backend) -> Cell:
-    """The cell whose outputs a cell is judged against: same workload, float32, the backend's defaults."""
+    """The cell whose outputs a cell is judged against: same workload, float32, the backend's defaults.
+
+    Of a greedy or sampling generate it is the decode loop, so that the library's generate is held to what it should come to.
+    """
     options = {option.name: option.default for option in backend.options}
     changes = {"backend": backend.name, "dtype": REFERENCE_DTYPE, "options": options, "compile_cache": "cold"}
-    return cell.model_copy(update=changes)
+    return cell.model_copy(update={**changes, **_greedy(cell)})
 
 
-def obtain(prepared: PreparedCell, context: BlockContext) -> Reference:
-    """The outputs of a reference cell: found in the cache, or made now. A launch that fails is a reason, no exception."""
+def _greedy(cell: Cell) -> Mapping[str, Any]:
+    if cell.operation != "generate" or cell.num_beams > 1:
+        return {}
+    if cell.new_tokens == 1:  # there is no step to time, and so no decode of it
+        return {"operation": "prefill", "new_tokens": None, "do_sample": False}
+    return {"operation": "decode", "do_sample": False}
+
+
+def obtain(prepared: PreparedCell, context: BlockContext, operation: str) -> Reference:
+    """The outputs of a reference cell: found in the cache, or made now. A launch that fails is a reason, no exception.
+
+    `operation`: of the cells that are to be judged.
+    """
     made_of = [prepared.cell.key, prepared.hashes.stack_hash, prepared.inputs.sha256, prepared.checkpoint.sha256]
 
     def fill(folder: Path) -> Mapping[str, Any]:
@@ -48,13 +63,16 @@ def obtain(prepared: PreparedCell, context: BlockContext) -> Reference:
     except _NotMadeError as error:
         return Reference(None, str(error))
     outputs = parity.read_outputs(entry.folder, prepared.cell.inputs.slots)
+    if operation == "generate" and prepared.cell.operation == "prefill":
+        return Reference([stacked([step_outputs(slot)]) for slot in outputs])
     return Reference(_without_padding(outputs, prepared))
 
 
 def _without_padding(outputs: Sequence[parity.Outputs], prepared: PreparedCell) -> Sequence[parity.Outputs]:
-    task, mask = TASKS[prepared.cell.task], prepared.inputs.folder / "attention_mask.npy"
-    has_padding = task.is_per_token and mask.is_file()
-    return parity.without_padding(outputs, np.load(mask) if has_padding else None, task.outputs)
+    """Of generation there is nothing to leave out: its outputs are of the last positions, which are never padding."""
+    cell, mask = prepared.cell, prepared.inputs.folder / "attention_mask.npy"
+    has_padding = TASKS[cell.task].is_per_token and cell.operation not in GENERATION and mask.is_file()
+    return parity.without_padding(outputs, np.load(mask) if has_padding else None, TASKS[cell.task].outputs)
 
 
 def _make(prepared: PreparedCell, context: BlockContext) -> Sequence[parity.Outputs]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,18 @@ NS = 1e9
 
 Samples = npt.NDArray[np.int64]
 
+_ARRAYS = {"latency": ("total_ns", "compiled"), "marked": ("total_ns", "compiled", "mark_ns")}
+"""By mode, those of a round's file that numbers are made of."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedSamples:
+    """Calls of marked rounds, likewise: what each took, and when it stamped what."""
+
+    names: tuple[str, ...]  # of its stamps, in order; empty where calls stamp nothing
+    total_ns: Samples  # (calls,)
+    mark_ns: Samples  # (calls, stamps): since the start of each call
+
 
 @dataclass(frozen=True, eq=False)
 class MeasuredLaunch:
@@ -25,6 +37,7 @@ class MeasuredLaunch:
     record: LaunchRecord
     samples: Samples
     folder: str  # relative to the results directory
+    marked: MarkedSamples | None = None  # None: without marked rounds
 
     @property
     def median_latency_s(self) -> float | None:
@@ -57,11 +70,20 @@ class MeasuredLaunch:
 
 def read_launch(record: LaunchRecord, folder: Path, root: Path) -> MeasuredLaunch:
     """Read a launch's raw samples from its folder; a round whose file is missing or broken counts as not measured."""
-    rounds = [
-        _read_round(r.file, folder) for r in undisturbed([r for r in record.rounds if r.mode == "latency"]) if r.file
-    ]
-    samples = np.concatenate(rounds) if rounds else np.empty(0, np.int64)
-    return MeasuredLaunch(record, samples, str(folder.relative_to(root)))
+    samples = [_steady(arrays, "total_ns") for _, arrays in _read_rounds(record, "latency", folder)]
+    together = np.concatenate(samples) if samples else np.empty(0, np.int64)
+    return MeasuredLaunch(record, together, str(folder.relative_to(root)), _read_marked(record, folder))
+
+
+def _read_marked(record: LaunchRecord, folder: Path) -> MarkedSamples | None:
+    """Of the rounds that stamped what the first one did."""
+    rounds = _read_rounds(record, "marked", folder)
+    if not rounds:
+        return None
+    names = rounds[0][0].marks
+    alike = [arrays for each, arrays in rounds if each.marks == names]
+    together = (np.concatenate([_steady(arrays, name) for arrays in alike]) for name in ("total_ns", "mark_ns"))
+    return MarkedSamples(tuple(names), *together)
 
 
 def undisturbed(rounds: Sequence[RoundRecord]) -> Sequence[RoundRecord]:
@@ -69,11 +91,22 @@ def undisturbed(rounds: Sequence[RoundRecord]) -> Sequence[RoundRecord]:
     return [r for r in rounds if not r.disturbed] or rounds
 
 
-def _read_round(file: str, folder: Path) -> Samples:
+def _read_rounds(record: LaunchRecord, mode: str, folder: Path) -> list[tuple[RoundRecord, Mapping[str, Samples]]]:
+    """Rounds of a mode that count, each with its arrays."""
+    counted = undisturbed([r for r in record.rounds if r.mode == mode])
+    read = [(r, _read_arrays(folder / r.file, _ARRAYS[mode])) for r in counted if r.file]
+    return [(r, arrays) for r, arrays in read if arrays]
+
+
+def _read_arrays(file: Path, names: Sequence[str]) -> Mapping[str, Samples]:
+    """Those of these names; none where one is missing or the file is broken."""
     try:
-        with np.load(folder / file, allow_pickle=False) as arrays:
-            total, compiled = arrays["total_ns"], arrays["compiled"]
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return np.empty(0, np.int64)
-    steady: Samples = total[compiled == 0]
+        return {}
+
+
+def _steady(arrays: Mapping[str, Samples], name: str) -> Samples:
+    steady: Samples = arrays[name][arrays["compiled"] == 0]
     return steady

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import checkpoints, comparison, disturbance, inputs, reference, summary, warmth
+from harness import accuracy, checkpoints, comparison, disturbance, inputs, reference, summary, warmth
 from harness.block import BlockContext, PreparedCell, Reference, Schedule, run_block
 from harness.executors.base import Executor
 from harness.lease import Lease, no_lease
@@ -33,13 +33,14 @@ from harness.model import (
     Status,
 )
 from harness.monitor.numbers import add_monitoring
-from harness.plugins import Plugins
+from harness.plugins import PluginError, Plugins
 from harness.progress import Reporter
 from harness.room import choose_schedule
 from harness.samples import MeasuredLaunch, read_launch
-from harness.stacks import Stacks
+from harness.stacks import StackError, Stacks
 from harness.stopping import Stopping
 from harness.store import ResultStore
+from harness.support import checkpoint_refusal
 
 TIMED_ON = (Status.OK, *summary.GATES[1:])
 """A cell whose launch ended so goes on to the next block. No other ending is repeated block after block."""
@@ -108,16 +109,25 @@ class _Run:
     def prepare(self, cell: Cell, backend: Backend) -> PreparedCell | str:
         """Environment, checkpoint and inputs of a cell, made where they are missing; or why it cannot run.
 
-        Raises HarnessError.
+        Raises PluginError or StackError for what is wrong with this backend alone, HarnessError for the rest.
         """
         checkpoint = self._checkpoint(cell)
         # The model's config may be known only now.
-        reason = self.services.plugins.supports(cell, checkpoint.config)
+        reason = self.services.plugins.supports(cell, checkpoint.config) or checkpoint_refusal(
+            cell, checkpoint.config, {path.name for path in checkpoint.folder.iterdir()}
+        )
         if reason:
             return reason
         made = inputs.make_inputs(cell, checkpoint, progress=self.services.reporter.doing)
+        windows = self._windows(cell, checkpoint)
         hashes = self.facts.hashes(cell, self.stacks.provide(backend, cell.device).stack_hash)
-        return PreparedCell(cell, backend, hashes, checkpoint, made)
+        return PreparedCell(cell, backend, hashes, checkpoint, made, windows=windows)
+
+    def _windows(self, cell: Cell, checkpoint: checkpoints.Checkpoint) -> accuracy.Windows | str:
+        """Texts that the cell's accuracy is told by, or why it is not."""
+        if not self.matrix.protocol.accuracy:
+            return "the protocol asks for no accuracy"
+        return accuracy.make_windows(cell, checkpoint, progress=self.services.reporter.doing)
 
     def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
         if cell.checkpoint not in self._checkpoints:
@@ -138,7 +148,11 @@ class _Run:
         if planned.status:
             self._finish_idle(planned.cell, planned.status, planned.reason or str(planned.status))
             return None
-        prepared = self.prepare(planned.cell, self.services.plugins.backends[planned.cell.backend])
+        try:
+            prepared = self.prepare(planned.cell, self.services.plugins.backends[planned.cell.backend])
+        except (PluginError, StackError) as fault:  # one backend's: the others go on
+            self._finish_idle(planned.cell, Status.FAILED, str(fault))
+            return None
         if isinstance(prepared, str):
             self._finish_idle(planned.cell, Status.UNSUPPORTED, prepared)
             return None
@@ -318,7 +332,8 @@ class _GroupRun:
 
     def _measure(self, prepared: PreparedCell) -> Measurements:
         mine = self._measured(self._launches[prepared.cell.key])
-        return summary.measure(mine, self._measured_baseline(prepared, mine), self._criteria, self._stopping.needed)
+        baseline = self._measured_baseline(prepared, mine)
+        return summary.measure(prepared.cell, mine, baseline, self._criteria, self._stopping.needed)
 
     def _measured_baseline(
         self, prepared: PreparedCell, mine: Sequence[MeasuredLaunch]
@@ -360,11 +375,15 @@ class _GroupRun:
         name = self._run.matrix.protocol.reference
         backend = self._run.services.plugins.backends.get(name)
         if backend is None:
-            return Reference(None, f"backend {name} is not installed")
-        prepared = self._run.prepare(reference.reference_cell(self._cells[0].cell, backend), backend)
+            missing = self._run.services.plugins.why_missing(name)
+            return Reference(None, missing or f"backend {name} is not installed")
+        try:
+            prepared = self._run.prepare(reference.reference_cell(self._cells[0].cell, backend), backend)
+        except (PluginError, StackError) as fault:
+            return Reference(None, str(fault))
         if isinstance(prepared, str):
             return Reference(None, f"{name}: {prepared}")
-        found = reference.obtain(prepared, context)
+        found = reference.obtain(prepared, context, self._cells[0].cell.operation)
         if found.reason:
             self._run.services.reporter.note(
                 f"No reference, so results of this workload stay unverified: {found.reason}"

@@ -7,19 +7,23 @@ and `reasons` says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from harness import comparison, stats
-from harness.model import CellError, LaunchRecord, LaunchSummary, Measurements, Status
+from harness.application import application_numbers
+from harness.generation import Unknown, generation_numbers
+from harness.model import Cell, CellError, LaunchRecord, LaunchSummary, Measurements, Status
 from harness.samples import NS, MeasuredLaunch, Samples
 
 PHASES = ("load", "prepare", "compile", "first_call")
 GATES = (Status.PARITY_FAILED, Status.MISMATCH, Status.UNSTABLE, Status.UNVERIFIED)
 """Statuses of launches that went to their end, in the order in which they take precedence."""
 
+UNTOLD = "the runner does not tell it"
+TOKENS_ALONE = "judged by tokens alone"
 TOO_SHORT = "a call takes under 100 µs: too short to time one by one, see throughput"
 THE_BASELINE = "this is the baseline"
 BREAK_EVEN_ENDS = ("break_even_ci_low_calls", "break_even_ci_high_calls")
@@ -40,6 +44,7 @@ def overall_status(launches: Sequence[LaunchRecord]) -> tuple[Status, CellError 
 
 
 def measure(
+    cell: Cell,
     launches: Sequence[MeasuredLaunch],
     baseline: Sequence[MeasuredLaunch] | None,
     criteria: stats.Criteria,
@@ -50,7 +55,7 @@ def measure(
     `baseline`: the launches of the group's baseline, None where it has none, the same object as `launches` for the baseline.
     `blocks_needed`: by the pilot; None where it could not tell.
     """
-    return _Summary(launches, baseline, criteria, blocks_needed).measurements()
+    return _Summary(cell, launches, baseline, criteria, blocks_needed).measurements()
 
 
 def nothing_measured(reason: str) -> Measurements:
@@ -62,11 +67,13 @@ def nothing_measured(reason: str) -> Measurements:
 class _Summary:
     def __init__(
         self,
+        cell: Cell,
         launches: Sequence[MeasuredLaunch],
         baseline: Sequence[MeasuredLaunch] | None,
         criteria: stats.Criteria,
         blocks_needed: int | None,
     ) -> None:
+        self._cell = cell
         self._launches = launches
         self._baseline = baseline
         self._criteria = criteria
@@ -83,6 +90,9 @@ class _Summary:
             **self._outputs(),
             **self._counts(),
         }
+        fields |= self._generation(fields)
+        fields |= self._application(fields)
+        fields |= self._accuracy()
         return Measurements(**fields, per_launch=[_launch_summary(x) for x in self._launches], reasons=self._reasons)
 
     def _known(self, field: str, value: Number | None, reason: str) -> Number | None:
@@ -221,8 +231,9 @@ class _Summary:
 
     @property
     def _parity_reason(self) -> str:
-        messages = [p.message for x in self._launches for p in x.record.parity if p.message]
-        return messages[0] if messages else self._not_reached
+        records = [p for x in self._launches for p in x.record.parity]
+        told = (p.message for p in records if p.message and not p.passed)
+        return next(told, TOKENS_ALONE if records else self._not_reached)
 
     def _peak(self, name: str) -> int | None:
         """The largest of the launches', of what the memory pass calls by this name."""
@@ -230,6 +241,30 @@ class _Summary:
         told = (x.record.memory_reasons.get(name) for x in self._launches)
         reason = next((reason for reason in told if reason), self._not_reached)
         return self._known(name, max((x for x in values if x is not None), default=None), reason)
+
+    # --- of some operations -----------------------------------------------------------------------------------------
+
+    def _generation(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        untold = self._not_reached if self._status not in GATES and self._status is not Status.OK else UNTOLD
+        found = generation_numbers(self._cell, self._launches, common, self._reasons, untold)
+        return {name: self._known_or_not(name, value) for name, value in found.items()}
+
+    def _known_or_not(self, field: str, value: float | Unknown) -> float | None:
+        return self._known(field, None, value.reason) if isinstance(value, Unknown) else value
+
+    def _application(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        untold = self._not_reached if self._status is not Status.OK else "no marked rounds were made"
+        found = application_numbers(self._cell, self._launches, common, self._reasons, untold)
+        return {name: self._known_or_not(name, value) for name, value in found.items()}
+
+    def _accuracy(self) -> dict[str, Any]:
+        """As the first launch that was asked has told."""
+        told = next((x.record.accuracy for x in self._launches if x.record.accuracy), None)
+        reason = (told.reason if told else None) or self._not_reached
+        return {
+            "accuracy_metric": self._known("accuracy_metric", told.metric if told else None, reason),
+            "accuracy_value": self._known("accuracy_value", told.value if told else None, reason),
+        }
 
     # --- against the baseline ---------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ def round_record(samples: Samples, pass_: Pass) -> RoundRecord:
         elapsed_ns=samples.elapsed_ns,
         compilations=samples.compilations,
         file=samples.file,
+        marks=samples.marks,
         pass_index=pass_.index,
         repeats=pass_.repeats,
         compiled=samples.compiled,

@@ -54,7 +54,7 @@ def parameters() -> Iterator[tuple[str, Any]]:
 
 
 def test_every_command_is_documented_and_no_other() -> None:
-    assert set(re.findall(r"^## harness (\w+)$", PAGE, re.MULTILINE)) == set(PROGRAM.commands)
+    assert set(re.findall(r"^## harness ([\w-]+)$", PAGE, re.MULTILINE)) == set(PROGRAM.commands)
 
 
 @pytest.mark.parametrize("name", PROGRAM.commands)
@@ -92,5 +92,5 @@ def test_every_check_of_the_doctor_is_documented_in_order() -> None:
 
 
 def test_each_usage_line_is_a_command_that_exists() -> None:
-    usages = re.findall(r"^    harness (\w+)", PAGE, re.MULTILINE)
+    usages = re.findall(r"^    harness ([\w-]+)", PAGE, re.MULTILINE)
     assert usages == list(PROGRAM.commands)

@@ -9,6 +9,7 @@ import pytest
 
 from harness.disturbance import Pass, disturbed_passes, judged, passes, recompiling, warning
 from harness.model import Hashes, LaunchRecord, Protocol, RoundRecord, Status
+from harness.tasks import MARKED_OPERATIONS
 
 SETTINGS = Protocol(passes=2, throughput_rounds=1, repeats=2, repeat_seconds=60)
 
@@ -97,11 +98,13 @@ def test_a_disturbed_round_disturbs_its_pass_for_every_launch() -> None:
 class Machine:
     """Makes the passes asked for, with one launch; some of them are disturbed."""
 
-    def __init__(self, settings: Protocol, disturbed_ones: set[int], pass_seconds: float = 1.0) -> None:
+    def __init__(
+        self, settings: Protocol, disturbed_ones: set[int], pass_seconds: float = 1.0, operation: str = "forward"
+    ) -> None:
         self.made: list[Pass] = []
         self.rounds: list[RoundRecord] = []
         self._now_s = 0.0
-        for pass_ in passes(settings, lambda: [self.rounds], lambda: self._now_s):
+        for pass_ in passes(settings, operation, lambda: [self.rounds], lambda: self._now_s):
             self.made.append(pass_)
             stops = ["stopped"] if pass_.index in disturbed_ones else []
             self.rounds.append(a_round(pass_.index, mode=pass_.mode, repeats=pass_.repeats, stops=stops))
@@ -114,6 +117,15 @@ class Machine:
 
 def test_quiet_passes_are_made_once_latency_first() -> None:
     assert Machine(SETTINGS, set()).made == [Pass(0, "latency"), Pass(1, "latency"), Pass(2, "throughput")]
+
+
+@pytest.mark.parametrize("operation", MARKED_OPERATIONS)
+def test_operations_whose_parts_are_worth_stamping_get_a_marked_pass_after_the_others(operation: str) -> None:
+    quiet = Machine(SETTINGS, set(), operation=operation)
+    assert [pass_.mode for pass_ in quiet.made] == ["latency", "latency", "throughput", "marked"]
+    none = Machine(SETTINGS.model_copy(update={"marked_rounds": 0}), set(), operation=operation)
+    assert "marked" not in {pass_.mode for pass_ in none.made}
+    assert Machine(SETTINGS, {3}, operation=operation).made[4:] == [Pass(4, "marked", repeats=3)]
 
 
 def test_a_disturbed_pass_is_made_again_in_its_mode() -> None:

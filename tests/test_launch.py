@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -185,3 +186,49 @@ def test_a_waiting_host_uses_no_processor_time(tmp_path: Path) -> None:
     used_s = time.process_time() - before_s
     launch.end()
     assert used_s < 0.15  # of 1.5 s waited
+
+
+# --- phases, and whose mistakes are whose ---------------------------------------------------------------------------
+
+
+def saying(*lines: str) -> str:
+    return "import time\n" + "".join(f"print({line!r}, flush=True)\n" for line in lines) + "time.sleep(60)"
+
+
+def test_a_phase_is_waited_for_whatever_is_said_before(tmp_path: Path) -> None:
+    launch = start(
+        tmp_path,
+        saying(
+            '{"kind": "phase_started", "phase": "load"}',
+            '{"kind": "imported", "import_ns": 5}',
+            '{"kind": "phase_started", "phase": "compile"}',
+        ),
+    )
+    launch.await_phase("compile", 20)
+    assert launch.stage == "compile"
+    launch.end()
+
+
+def test_a_launch_that_fails_before_the_phase_waited_for_has_ended(tmp_path: Path) -> None:
+    launch = start(tmp_path, saying(failed_line("load", "RuntimeError", "no weights")))
+    with pytest.raises(LaunchEndedError, match="no weights"):
+        launch.await_phase("compile", 20)
+    assert not psutil.pid_exists(launch.pid)
+
+
+def failed_line(stage: str, kind: str, message: str) -> str:
+    failed = protocol.Failed("error", kind, message, stage, "")
+    return protocol.encode(failed).decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "is_the_plugins"),
+    [("import", "ImportError", True), ("compile", "ContractError", True), ("load", "RuntimeError", False)],
+)
+def test_what_only_the_plugins_author_can_mend_names_the_plugin(
+    tmp_path: Path, stage: str, kind: str, is_the_plugins: bool
+) -> None:
+    mine = replace(BACKEND, offered_by="plugin 'mine' (harness-mine 1.0)")
+    spec = LaunchSpec("launch-1", mine, tmp_path, tmp_path)
+    ended = ending_of(RunningLaunch(ScriptExecutor(saying(failed_line(stage, kind, "it lacks close"))), spec))
+    assert ended.error.message == ("plugin 'mine' (harness-mine 1.0): " if is_the_plugins else "") + "it lacks close"

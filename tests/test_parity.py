@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from harness import parity
+from harness.model import CHOICES, Cell
 
 
 def slots(*arrays: npt.ArrayLike) -> list[parity.Outputs]:
@@ -47,10 +48,48 @@ def test_the_same_relative_error_is_judged_alike_at_any_scale() -> None:
         assert not parity.judge(reference, slots([[scale * 1.005, -scale]]), "float32", "before").passed
 
 
-def test_sixteen_bits_are_given_the_room_that_sixteen_bits_need() -> None:
-    found = slots([[3.0, -4.0], [5.05, 0.0]], [[1.0, 2.0], [3.0, 4.0]])
-    passed = {dtype: parity.judge(REFERENCE, found, dtype, "before").passed for dtype in parity.TOLERANCES}
-    assert passed == {"float32": False, "float16": True, "bfloat16": True}
+def test_fewer_bits_are_given_the_room_that_they_need() -> None:
+    found = slots([[3.0, -4.0], [5.01, 0.0]], [[1.0, 2.0], [3.0, 4.0]])
+    passed = {precision: parity.judge(REFERENCE, found, precision, "before").passed for precision in parity.TOLERANCES}
+    assert passed == {"float32": False, "tf32": True, "float16": True, "bfloat16": True, "int8": True}
+
+
+def test_every_dtype_has_a_tolerance() -> None:
+    assert set(CHOICES["dtype"]) <= set(parity.TOLERANCES)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "option", "precision"),
+    [
+        ("float32", None, "float32"),
+        ("float32", "highest", "float32"),
+        ("float32", "high", "tf32"),
+        ("float32", "medium", "bfloat16"),
+        ("bfloat16", "high", "bfloat16"),
+    ],
+)
+def test_a_cell_is_judged_by_what_its_products_may_be_computed_in(
+    dtype: str, option: str | None, precision: str
+) -> None:
+    cell = Cell(
+        model="m", checkpoint="c", threads=1, backend="eager", dtype=dtype, options={"matmul_precision": option}
+    )
+    assert parity.precision(cell) == precision
+
+
+def test_int8_may_be_far_off_in_single_values_but_not_in_a_row_of_them() -> None:
+    reference, found = np.ones((2, 100)), np.ones((2, 100))
+    found[1, 7] = 5  # of a root mean square of 0.4 over the row
+    outlier = parity.judge([{"logits": reference}], [{"logits": found}], "int8", "before")
+    assert (outlier.passed, outlier.max_abs) == (True, 4)
+    found[1] = -1
+    wrong = parity.judge([{"logits": reference}], [{"logits": found}], "int8", "before")
+    assert not wrong.passed
+    assert wrong.message is not None
+    assert (
+        wrong.message
+        == "slot 0: logits: the root mean square of a row's differences is 2 of the reference's, allowed is 1"
+    )
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

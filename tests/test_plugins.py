@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import Cell, HarnessError, Measurements, Metadata, PlannedCell, Result, Status
-from harness.plugins import Plugins, Provenance, load
+from harness.plugins import Broken, Plugins, Provenance, load
 from harness.protocol import Closed
 
 PRELUDE = """\
@@ -54,6 +55,12 @@ def refused(extra: Sequence[str] = ()) -> str:
     with pytest.raises(HarnessError) as error:
         load(extra)
     return str(error.value)
+
+
+def broken() -> Broken:
+    """The one thing that is broken among the installed plugins."""
+    (found,) = load().broken
+    return found
 
 
 def cells(*batch_sizes: int) -> list[PlannedCell]:
@@ -176,6 +183,10 @@ def test_a_name_that_is_no_module_name_is_refused(name: str) -> None:
         (REGISTER.format("backend('dtype')"), "no backend can be named 'dtype', which means something else"),
         (REGISTER.format("backend('include')"), "no backend can be named 'include'"),
         (REGISTER.format("backend('a', runner='m')"), "has the runner 'm'; write 'module:Class'"),
+        (
+            REGISTER.format("backend('a', dockerfile='Dockerfile')"),
+            "has the dockerfile 'Dockerfile'; write 'package:file'",
+        ),
         (REGISTER.format("backend('a', supports=None)"), "has supports=None, which cannot be called"),
         (REGISTER.format("backend('a', tasks=('fil-mask',))"), "has the task 'fil-mask'; did you mean 'fill-mask'?"),
         (REGISTER.format("backend('a', tasks=())"), "has tasks=(); write a tuple of words, at least one"),
@@ -191,10 +202,68 @@ def test_a_name_that_is_no_module_name_is_refused(name: str) -> None:
 )
 def test_a_mistake_in_a_plugin_names_plugin_distribution_and_version(install: Install, body: str, message: str) -> None:
     install("plug_bad", body, distribution="harness-bad", version="0.3")
-    refusal = refused()
-    assert refusal.startswith("plugin 'plug_bad' (harness-bad 0.3)")
-    assert message in refusal
-    assert "\n" not in refusal
+    install("plug_one", REGISTER.format("backend('one', stack='other')"), distribution="harness-one")
+    assert list(load().backends) == ["one"]
+    found = broken()
+    assert (found.plugin, found.provenance) == ("plug_bad", ("harness-bad", "0.3"))
+    assert found.reason.startswith("plugin 'plug_bad' (harness-bad 0.3)")
+    assert message in found.reason
+    assert "\n" not in found.reason
+
+
+@pytest.mark.parametrize("body", ["1 / 0\n", "@hookimpl\ndef zzz(): ...\n", REGISTER.format("backend('class')")])
+def test_a_mistake_in_a_plugin_that_was_asked_for_by_name_is_refused(install: Install, body: str) -> None:
+    install("plug_bad", body)
+    assert refused(["plug_bad"]).startswith("plugin 'plug_bad'")
+
+
+def test_of_a_plugin_with_a_bad_backend_the_good_ones_go_on(install: Install) -> None:
+    offered = "backend('good'), backend('bad', runner='m')"
+    install("plug_half", REGISTER.format(offered), distribution="harness-half")
+    assert list(load().backends) == ["good"]
+    assert broken().backend == "bad"
+
+
+def test_a_plugin_whose_hooks_are_wrong_has_no_say_at_all(install: Install) -> None:
+    dropping = "@hookimpl\ndef harness_select_cells(cells):\n    return []\n"
+    install("plug_bad", f"{dropping}@hookimpl\ndef harness_evnt(event): ...\n", distribution="harness-bad")
+    assert load().select_cells(cells(1)) == tuple(cells(1))
+
+
+def test_a_runner_for_another_version_of_the_interface_is_refused_with_both_numbers(install: Install) -> None:
+    install("plug_old", REGISTER.format("backend('old', runner_version=0)"), distribution="harness-old")
+    assert "written for version 0 of harness.worker.api, this harness has version 1" in broken().reason
+
+
+def test_every_backend_knows_the_plugin_that_offers_it(install: Install) -> None:
+    install("plug_one", REGISTER.format("backend('one')"), distribution="harness-one")
+    assert load().backends["one"].offered_by == "plugin 'plug_one' (harness-one 1.2)"
+
+
+# --- asking for what is broken --------------------------------------------------------------------------------------
+
+
+def test_a_broken_backend_that_is_asked_for_is_told_with_its_reason(install: Install) -> None:
+    install("plug_bad", REGISTER.format("backend('bad', runner='m')"), distribution="harness-bad")
+    with pytest.raises(
+        HarnessError, match=r"the backend 'bad' cannot be used: plugin 'plug_bad' \(harness-bad 1.2\): "
+    ):
+        load().named("bad")
+
+
+def test_an_entry_point_stands_for_the_backends_of_a_plugin_that_did_not_come_so_far(install: Install) -> None:
+    install("plug_bad", "1 / 0\n", distribution="harness-bad")
+    assert "cannot be imported" in str(load().why_missing("plug_bad"))
+
+
+def test_a_name_that_nobody_has_may_be_a_broken_plugins(install: Install) -> None:
+    install("plug_bad", "1 / 0\n", distribution="harness-bad")
+    install("plug_one", REGISTER.format("backend('onnxruntime')"), distribution="harness-one")
+    plugins = load()
+    assert "what these plugins offer is not known: plugin 'plug_bad'" in str(plugins.why_missing("flax"))
+    assert plugins.why_missing("onxruntime") is None  # a slip of the pen
+    with pytest.raises(HarnessError, match="there is no backend 'onxruntime'; did you mean 'onnxruntime'"):
+        plugins.named("onxruntime")
 
 
 @pytest.mark.parametrize(
@@ -219,14 +288,15 @@ def test_a_mistake_in_a_plugin_names_plugin_distribution_and_version(install: In
 )
 def test_a_bad_option_is_refused(install: Install, options: str, message: str) -> None:
     install("plug_bad", REGISTER.format(f"backend('one', ({options},))"), distribution="harness-bad")
-    refusal = refused()
-    assert refusal.startswith("plugin 'plug_bad' (harness-bad 1.2): the backend 'one': ")
-    assert message in refusal
+    found = broken()
+    assert found.backend == "one"
+    assert found.reason.startswith("plugin 'plug_bad' (harness-bad 1.2): the backend 'one': ")
+    assert message in found.reason
 
 
 def test_options_that_are_no_tuple_are_refused(install: Install) -> None:
     install("plug_bad", REGISTER.format("backend('one', Option('x', int, 1, ''))"), distribution="harness-bad")
-    assert "not a tuple of harness.model.Option" in refused()
+    assert "not a tuple of harness.model.Option" in broken().reason
 
 
 def test_an_option_of_each_type_is_accepted_with_and_without_default(install: Install) -> None:
@@ -237,20 +307,30 @@ def test_an_option_of_each_type_is_accepted_with_and_without_default(install: In
     assert [option.name for option in load(["plug_one"]).backends["one"].options] == ["a", "b", "c", "d"]
 
 
-def test_two_backends_of_one_name_name_both_plugins(install: Install) -> None:
-    install("plug_a", REGISTER.format("backend('one')"), distribution="harness-a")
+def test_two_backends_of_one_name_name_both_plugins_and_neither_is_used(install: Install) -> None:
+    install("plug_a", REGISTER.format("backend('one'), backend('two')"), distribution="harness-a")
     install("plug_b", REGISTER.format("backend('one')"), distribution="harness-b", version="3.0")
-    message = refused()
+    assert list(load().backends) == ["two"]
+    assert broken().backend == "one"
+    message = broken().reason
     assert "plugin 'plug_a' (harness-a 1.2)" in message
     assert "plugin 'plug_b' (harness-b 3.0)" in message
     assert "both offer a backend 'one'" in message
 
 
-def test_two_stacks_of_one_name_name_both_plugins(install: Install) -> None:
+def test_a_plugin_named_by_module_does_not_hide_an_installed_backend(install: Install) -> None:
+    install("plug_a", REGISTER.format("backend('one')"), distribution="harness-a")
+    install("plug_b", REGISTER.format("backend('one')"))
+    assert "both offer a backend 'one'" in refused(["plug_b"])
+
+
+def test_two_stacks_of_one_name_name_both_plugins_and_neither_is_used(install: Install) -> None:
     install("plug_a", REGISTER.format("backend('a')"), distribution="harness-a")
     other = "Backend('b', Stack('small', 'other:x.lock', ('other',)), 'm:R', '')"
     install("plug_b", REGISTER.format(other), distribution="harness-b")
-    message = refused()
+    plugins = load()
+    assert (plugins.backends, [each.backend for each in plugins.broken]) == ({}, ["a", "b"])
+    (message,) = plugins.problems
     assert "harness-a 1.2" in message
     assert "harness-b 1.2" in message
     assert "declare different stacks named 'small'" in message
@@ -320,14 +400,18 @@ def test_an_unsupported_cell_that_is_dropped_stays_unsupported(install: Install)
         ("1 / 0", "harness_select_cells raised ZeroDivisionError"),
     ],
 )
-def test_a_selection_that_does_more_than_dropping_and_reordering_is_refused(
+def test_a_selection_that_does_more_than_dropping_and_reordering_is_reported_and_left_out(
     install: Install, body: str, message: str
 ) -> None:
-    plugins = selecting(install, body)
-    with pytest.raises(HarnessError) as error:
-        plugins.select_cells(cells(1, 2))
-    assert str(error.value).startswith("plugin 'plug_0' (harness-0 1.2): ")
-    assert message in str(error.value)
+    install("plug_0", SELECT.format(body), distribution="harness-0")
+    reports: list[str] = []
+    plugins = load(report=reports.append)
+    assert plugins.select_cells(cells(1, 2)) == tuple(cells(1, 2))
+    assert plugins.select_cells(cells(1, 2)) == tuple(cells(1, 2))
+    (report,) = reports
+    assert report.startswith("plugin 'plug_0' (harness-0 1.2): ")
+    assert message in report
+    assert report.endswith("; its selection is left out")
 
 
 # --- environment ----------------------------------------------------------------------------------------------------
@@ -352,19 +436,28 @@ def test_facts_of_all_plugins_are_put_together(install: Install) -> None:
         ("1 / 0", "harness_environment raised ZeroDivisionError"),
     ],
 )
-def test_facts_that_cannot_be_stored_are_refused(install: Install, answer: str, message: str) -> None:
+def test_facts_that_cannot_be_stored_are_reported_and_that_they_are_unknown_is_a_fact(
+    install: Install, answer: str, message: str
+) -> None:
     install("plug_a", ENVIRONMENT.format(answer), distribution="harness-a")
-    with pytest.raises(HarnessError) as error:
-        load().environment()
-    assert str(error.value).startswith("plugin 'plug_a' (harness-a 1.2): ")
-    assert message in str(error.value)
+    install("plug_b", ENVIRONMENT.format("{'turbo': False}"), distribution="harness-b")
+    reports: list[str] = []
+    plugins = load(report=reports.append)
+    facts = plugins.environment()
+    assert plugins.environment() == facts
+    (report,) = reports
+    assert report.startswith("plugin 'plug_a' (harness-a 1.2): ")
+    assert message in report
+    assert facts["turbo"] is False
+    assert message in str(facts["plugin 'plug_a' (harness-a 1.2)"])
 
 
 def test_one_fact_from_two_plugins_names_both(install: Install) -> None:
     install("plug_a", ENVIRONMENT.format("{'bios': 1}"), distribution="harness-a")
     install("plug_b", ENVIRONMENT.format("{'bios': 1}"), distribution="harness-b")
-    with pytest.raises(HarnessError, match=r"harness-a 1.2\) and .*harness-b 1.2\) both add a fact named 'bios'"):
-        load().environment()
+    reports: list[str] = []
+    load(report=reports.append).environment()
+    assert re.search(r"harness-a 1.2\) and .*harness-b 1.2\) both add a fact named 'bios'", reports[0])
 
 
 # --- observers ------------------------------------------------------------------------------------------------------

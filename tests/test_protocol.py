@@ -44,6 +44,7 @@ OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     str | None: st.none() | st.text(),
+    int | None: st.none() | NUMBERS,
     list[int]: st.lists(NUMBERS),
     list[tuple[str, str, int]]: st.lists(st.tuples(st.text(), st.text(), NUMBERS)),
     dict[str, str]: st.dictionaries(st.text(), st.text()),

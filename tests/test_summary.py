@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from store.factories import a_launch
+from store.factories import a_cell, a_launch
 
 from harness import comparison, summary
-from harness.model import LaunchRecord, Measurements, Protocol, RoundRecord, Status
+from harness.model import Cell, LaunchRecord, Measurements, Protocol, RoundRecord, Status
 from harness.samples import MeasuredLaunch, read_launch
 
 MS = 1_000_000
@@ -48,9 +48,12 @@ def launches(folder: Path, latencies_ms: Sequence[float], **changes: Any) -> lis
 
 
 def measure(
-    mine: Sequence[MeasuredLaunch], baseline: Sequence[MeasuredLaunch] | None, comparisons: int = 1
+    mine: Sequence[MeasuredLaunch],
+    baseline: Sequence[MeasuredLaunch] | None,
+    comparisons: int = 1,
+    cell: Cell | None = None,
 ) -> Measurements:
-    return summary.measure(mine, baseline, comparison.criteria(Protocol(), comparisons))
+    return summary.measure(cell or a_cell(), mine, baseline, comparison.criteria(Protocol(), comparisons))
 
 
 def read(folder: Path, rounds: Sequence[RoundRecord]) -> MeasuredLaunch:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.model import Backend, Cell, Stack
-from harness.support import longest_sequence, refusal
+from harness.support import checkpoint_refusal, longest_sequence, refusal
 from harness.tasks import TASKS
 
 BERT = {
@@ -157,3 +157,111 @@ def test_what_fits_is_not_refused(axes: dict[str, Any], config: Mapping[str, Any
 )
 def test_the_longest_sequence_is_read_from_the_config(model_config: dict[str, Any], tokens: int | None) -> None:
     assert longest_sequence(model_config) == tokens
+
+
+# --- generation -----------------------------------------------------------------------------------------------------
+
+GENERATES = Backend("any", BACKEND.stack, BACKEND.runner, "", operations=("forward", "prefill", "decode", "generate"))
+BART = {**T5, "model_type": "bart", "max_position_embeddings": 64, "architectures": ["BartForConditionalGeneration"]}
+
+
+def generation(**axes: Any) -> Cell:
+    plain = {"task": "text-generation", "operation": "generate", "sequence_length": 32, "new_tokens": 32}
+    return cell(**{**plain, **axes})
+
+
+@pytest.mark.parametrize(
+    ("axes", "config", "said"),
+    [
+        ({"task": "fill-mask"}, {}, "operation generate: task fill-mask generates nothing; it is for text-generation"),
+        ({"operation": "prefill", "task": "feature-extraction"}, {}, "task feature-extraction generates nothing"),
+        ({"new_tokens": None}, {}, "operation generate: new_tokens is null"),
+        ({"operation": "decode", "new_tokens": 1}, {}, "new_tokens 1: decode is timed from the second token on"),
+        ({"operation": "decode", "num_beams": 4}, {}, "num_beams 4: operation decode searches no beams; generate does"),
+        ({"operation": "prefill", "do_sample": True}, {}, "do_sample true: operation prefill draws no tokens"),
+        ({"operation": "forward", "num_beams": 2}, {}, "num_beams 2: operation forward searches no beams"),
+        (
+            {"do_sample": True, "num_beams": 2},
+            {},
+            "num_beams 2 with do_sample: drawn beams can be held to no reference",
+        ),
+        ({"new_tokens": 33}, GPT2, "new_tokens 33 after sequence_length 32: the model has positions for 64 tokens"),
+        (
+            {"operation": "decode", "sequence_length": 63, "new_tokens": 2},
+            GPT2,
+            "new_tokens 2 after sequence_length 63",
+        ),
+        ({"new_tokens": 65, "task": "text2text-generation"}, BART, "new_tokens 65: the model has positions for 64"),
+    ],
+)
+def test_a_generation_that_cannot_be_is_refused_in_a_sentence(
+    axes: dict[str, Any], config: Mapping[str, Any], said: str
+) -> None:
+    found = refusal(generation(**axes), GENERATES, config)
+    assert found is not None
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("axes", "config"),
+    [
+        ({}, GPT2),
+        ({"new_tokens": 1}, GPT2),
+        ({"num_beams": 4}, GPT2),
+        ({"do_sample": True}, GPT2),
+        ({"operation": "prefill", "new_tokens": None, "sequence_length": 64}, GPT2),
+        ({"new_tokens": 64, "sequence_length": 64, "task": "text2text-generation"}, BART),
+        ({"new_tokens": 10_000, "task": "text2text-generation"}, T5),
+    ],
+)
+def test_a_generation_that_fits_is_not_refused(axes: dict[str, Any], config: Mapping[str, Any]) -> None:
+    assert refusal(generation(**axes), GENERATES, config) is None
+
+
+# --- applications ---------------------------------------------------------------------------------------------------
+
+APPLIED = Backend("any", BACKEND.stack, BACKEND.runner, "", operations=("forward", "application"))
+READ = {"config.json", "model.safetensors"}
+
+
+def application(**axes: Any) -> Cell:
+    return cell(operation="application", **axes)
+
+
+@pytest.mark.parametrize(
+    ("axes", "config", "said"),
+    [
+        ({"task": "text2text-generation"}, T5, "task text2text-generation takes more than a forward pass"),
+        ({"image_size": 8, "task": "image-classification"}, VIT, "image_size 8: of an application the checkpoint's"),
+        ({"checkpoint": "random:bert"}, BERT, "application latency needs a tokenizer: m has none"),
+        ({"checkpoint": "random:vit"}, VIT, "application latency needs an image processor: m has none"),
+    ],
+)
+def test_what_cannot_be_an_application_is_refused(axes: dict[str, Any], config: Mapping[str, Any], said: str) -> None:
+    found = refusal(application(**axes), APPLIED, config)
+    assert found is not None
+    assert said in found
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "text2text-generation"])
+def test_every_task_of_one_forward_pass_can_be_an_application(task: str) -> None:
+    assert refusal(application(task=task), APPLIED, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "file", "said"),
+    [
+        (BERT, "tokenizer.json", "application latency needs a tokenizer: m has none (there is no tokenizer.json)"),
+        (
+            VIT,
+            "preprocessor_config.json",
+            "needs an image processor: m has none (there is no preprocessor_config.json)",
+        ),
+    ],
+)
+def test_an_application_needs_what_reads_its_inputs(config: Mapping[str, Any], file: str, said: str) -> None:
+    found = checkpoint_refusal(application(), config, READ)
+    assert found is not None
+    assert said in found
+    assert checkpoint_refusal(application(), config, READ | {file}) is None
+    assert checkpoint_refusal(cell(), config, READ) is None  # the forward pass alone reads nothing

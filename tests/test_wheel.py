@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.scaffold import package_files
+
 ROOT = Path(__file__).parents[1]
+TEMPLATE = "harness/scaffold/template/"
 
 
 @pytest.mark.slow
-def test_the_wheel_has_the_dockerfile_itself_and_not_a_link(tmp_path: Path) -> None:
+def test_the_wheel_has_the_dockerfile_itself_and_not_a_link_and_the_whole_template(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("harness", "docker"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -25,3 +28,5 @@ def test_the_wheel_has_the_dockerfile_itself_and_not_a_link(tmp_path: Path) -> N
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read("harness/images/Dockerfile") == (ROOT / "docker" / "Dockerfile").read_bytes()
+        templates = {name.removeprefix(TEMPLATE) for name in archive.namelist() if name.startswith(TEMPLATE)}
+        assert templates == set(package_files("newcomer"))

@@ -116,7 +116,8 @@ def backends(entries: Sequence[BackendEntry], problems: Sequence[str]) -> Check:
         meaning = f"without {reference}, which makes the reference, no output can be judged: every cell is unverified"
         return found(Finding.WARNING, meaning=meaning, remedy=remedy)
     if problems:
-        return found(Finding.WARNING, meaning="the backends of these plugins are missing", remedy=remedy)
+        meaning = "what these plugins offer and cannot be used is missing"
+        return found(Finding.WARNING, meaning=meaning, remedy="mend, reinstall or remove them")
     return found(Finding.OK, meaning="the quick matrix compares them")
 
 

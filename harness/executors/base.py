@@ -80,6 +80,9 @@ class Executor(Protocol):
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         """End the launch now, children included. Idempotent."""
 
+    def survivors(self, launch: LaunchSpec) -> list[str]:
+        """What of a launch is still there, in words: nothing after `kill`, as far as that could find it."""
+
 
 def worker_variables(scratch: str) -> dict[str, str]:
     """Environment variables of every worker: each cache lies in its scratch folder (as it sees it), nothing goes online."""

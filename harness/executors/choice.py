@@ -80,7 +80,16 @@ def _ensure(engine: Engine, note: Progress, backend: Backend, device: str, progr
 
 def _obstacle(backends: Sequence[tuple[Backend, str]], engine: Engine, progress: Progress) -> str | None:
     """What keeps images that are missing or stale from being built; None where they are there, or can be."""
-    found = (images.find(backend, device, engine) for backend, device in backends)
-    if all(isinstance(each, images.Image) for each in found):
+    if all(_needs_no_building(backend, device, engine) for backend, device in backends):
         return None
     return obstacle(engine, progress)
+
+
+def _needs_no_building(backend: Backend, device: str, engine: Engine) -> bool:
+    """An image that is there; or one that nobody can make, which is that backend's trouble, and said where it is needed."""
+    try:
+        return isinstance(images.find(backend, device, engine), images.Image)
+    except EngineLostError:
+        raise
+    except HarnessError:
+        return True

@@ -135,6 +135,11 @@ class DockerExecutor:
             self._engine.remove(containers.name_of(launch.launch_id))
         self._give(launch, User(os.getuid(), os.getgid()))
 
+    def survivors(self, launch: LaunchSpec) -> list[str]:
+        """Its container, which has all its processes. Raises EngineLostError."""
+        name = containers.name_of(launch.launch_id)
+        return [f"container {name}"] if self._engine.container(name) else []
+
     def _inspect(self, launch: LaunchSpec) -> ContainerFacts | None:
         """As it is, or as it was before it was removed. Raises EngineLostError."""
         return self._engine.container(containers.name_of(launch.launch_id)) or self._ended.get(launch.launch_id)

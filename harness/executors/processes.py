@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -51,6 +52,21 @@ def end_launch(pid: int, scratch: Path) -> None:
     give_up_at = time.monotonic() + _KILL_LIMIT_S
     while _kill_marked(str(scratch)) and time.monotonic() < give_up_at:
         time.sleep(_KILL_POLL_S)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The processes that name a launch's folder in environment or arguments, or work in it, as "process 12 (sleep 60)".
+
+    Looked for more widely than `end_launch` does: a child that shed its environment is none the less the launch's.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            arguments = process.cmdline()
+            told = [process.cwd(), *process.environ().values(), *arguments]
+            if process.pid != os.getpid() and any(str(folder) in text for text in told):
+                found.append(f"process {process.pid} ({shlex.join(arguments)[:80]})")
+    return found
 
 
 def _end_group(pid: int) -> None:

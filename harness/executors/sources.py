@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.model import HarnessError, Stack, digest
+from harness.model import Backend, HarnessError, Stack, digest
 
 Files = Mapping[str, Path]
 """Path below site-packages, with forward slashes -> the file to copy there."""
@@ -22,12 +22,23 @@ _WORKER = ("__init__.py", "protocol.py", "tasks.py", "worker")
 
 def lock_file(stack: Stack, device: str = "cpu") -> Path:
     """The stack's lock for a device kind on this machine. Raises HarnessError."""
-    lock = stack.lock_for(device)
-    package, _, name = lock.partition(":")
+    return _shipped(stack.lock_for(device), f"stack {stack.name}: its lock", stack)
+
+
+def dockerfile(backend: Backend) -> Path | None:
+    """The Dockerfile that a backend brings along; None where it has none of its own. Raises HarnessError."""
+    if backend.dockerfile is None:
+        return None
+    return _shipped(backend.dockerfile, f"backend {backend.name}: its Dockerfile", backend.stack)
+
+
+def _shipped(reference: str, whose: str, stack: Stack) -> Path:
+    """The file that "package:file" names."""
+    package, _, name = reference.partition(":")
     path = package_folder(package, stack) / name
     if not name or not path.is_file():
         raise HarnessError(
-            f"stack {stack.name}: its lock is given as {lock!r}, but there is no file {path}; "
+            f"{whose} is given as {reference!r}, but there is no file {path}; "
             "write it as 'package:file' and make sure that the plugin ships the file as package data"
         )
     return path

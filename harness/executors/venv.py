@@ -29,7 +29,7 @@ from harness.cache import explained
 from harness.executors import pip, sources
 from harness.executors.base import Ending, LaunchSpec, Progress, Provided, signal_words, worker_variables
 from harness.executors.environments import is_whole, make_once, python_of, remove_unused, site_packages
-from harness.executors.processes import LAUNCH_VARIABLE, end_launch, run_tethered
+from harness.executors.processes import LAUNCH_VARIABLE, end_launch, processes_of, run_tethered
 from harness.model import Backend, HarnessError, Stack, Status, digest
 
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
@@ -111,6 +111,10 @@ class VenvExecutor:
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         """End the launch now, with all children, also those that left its process group."""
         end_launch(pid, launch.scratch.absolute())
+
+    def survivors(self, launch: LaunchSpec) -> list[str]:
+        """Processes that belong to the launch by anything that can be seen of them."""
+        return processes_of(launch.folder.absolute())
 
     # --- layers -----------------------------------------------------------------------------------------------------
 

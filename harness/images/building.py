@@ -176,7 +176,7 @@ class _Builder:
         ):
             context = Path(folder)
             lay_out(context, spec, supplies)
-            place_dockerfile(context)
+            place_dockerfile(spec.dockerfile, context)
             command = build_command(context, spec, base, labels_for(spec, base, supplies))
             return client.run(command, _Narrator(spec.backend, self._progress).hear)
 

@@ -27,7 +27,7 @@ REPOSITORY = "backend-harness"
 DEVICES = ("cpu", "cuda")
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
-"""In a checkout a link to docker/Dockerfile, where people look for it; in a wheel a copy."""
+"""The shared one: in a checkout a link to docker/Dockerfile, where people look for it; in a wheel a copy."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class ImageSpec:
     device: str
     tag: str
     lock: Path
+    dockerfile: Path  # the shared one, or the backend's own
     code: sources.Files  # worker and plugins, by their paths below site-packages
     system_packages: tuple[str, ...]
     content: Mapping[str, str]  # label, without prefix -> value: of these each decides what is in the image
@@ -85,6 +86,7 @@ def spec_of(backend: Backend, device: str) -> ImageSpec:
     _check_device(device)
     stack = backend.stack
     lock, worker = sources.lock_file(stack, device), sources.worker_files()
+    dockerfile = sources.dockerfile(backend) or DOCKERFILE
     plugins = {package: sources.plugin_files(package, stack) for package in stack.packages}
     return ImageSpec(
         backend=backend.name,
@@ -92,6 +94,7 @@ def spec_of(backend: Backend, device: str) -> ImageSpec:
         device=device,
         tag=tag_of(backend.name, device),
         lock=lock,
+        dockerfile=dockerfile,
         code={**worker, **{name: path for files in plugins.values() for name, path in files.items()}},
         system_packages=backend.system_packages,
         content={
@@ -100,7 +103,7 @@ def spec_of(backend: Backend, device: str) -> ImageSpec:
             "protocol_version": str(PROTOCOL_VERSION),
             "lock_sha256": sources.files_digest({"lock": lock}),
             "system_packages": " ".join(backend.system_packages),
-            "dockerfile_sha256": sources.files_digest({"Dockerfile": DOCKERFILE}),
+            "dockerfile_sha256": sources.files_digest({"Dockerfile": dockerfile}),
             "worker_sha256": sources.files_digest(worker),
             "plugin_sha256": _json({package: sources.files_digest(files) for package, files in plugins.items()}),
         },
@@ -112,9 +115,9 @@ def spec_of(backend: Backend, device: str) -> ImageSpec:
     )
 
 
-def place_dockerfile(context: Path) -> None:
-    """Copy the Dockerfile into a build context: builders do not follow a link that leads out of it."""
-    (context / "Dockerfile").write_bytes(DOCKERFILE.read_bytes())
+def place_dockerfile(dockerfile: Path, context: Path) -> None:
+    """Copy a Dockerfile into a build context: builders do not follow a link that leads out of it."""
+    (context / "Dockerfile").write_bytes(dockerfile.read_bytes())
 
 
 def tag_of(backend: str, device: str) -> str:

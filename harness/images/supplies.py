@@ -16,7 +16,7 @@ from harness.executors import pip
 from harness.executors.base import Progress
 from harness.images.base import Base
 from harness.images.client import Client
-from harness.images.spec import ImageSpec, place_dockerfile
+from harness.images.spec import DOCKERFILE, ImageSpec, place_dockerfile
 from harness.model import HarnessError, digest
 from harness.spelling import listed
 
@@ -97,7 +97,7 @@ def _debs(spec: ImageSpec, base: Base, client: Client, progress: Progress, *, of
 def _fetch_debs(spec: ImageSpec, base: Base, client: Client, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch)
-        place_dockerfile(context)
+        place_dockerfile(DOCKERFILE, context)  # the shared one, which has the stage for it
         outcome = client.run(fetch_debs_command(context, base, spec.system_packages, folder))
     if outcome.returncode != 0:
         packages = " ".join(spec.system_packages)

@@ -14,9 +14,11 @@ import numpy.typing as npt
 from harness import cache
 from harness.checkpoints import Checkpoint
 from harness.inputs.lengths import row_lengths
+from harness.inputs.raw import RawTextMaker, draw_images
 from harness.inputs.text import TextMaker
 from harness.model import Cell, HarnessError, digest
 from harness.support import image_size, model_refusal, takes_images
+from harness.tasks import GENERATION
 from harness.worker.arrays import inputs_sha256
 
 GENERATOR = 2
@@ -47,7 +49,8 @@ def make_inputs(
     Raises HarnessError where the model has no such inputs (`harness.support` says so beforehand), or memory does not hold them.
     """
     shape = (cell.batch_size, cell.sequence_length, cell.padding, cell.image_size)
-    address = digest([cell.inputs.model_dump(), checkpoint.sha256, cell.task, *shape])
+    kind = "raw" if cell.operation == "application" else "prompt" if cell.operation in GENERATION else "tensors"
+    address = digest([cell.inputs.model_dump(), checkpoint.sha256, cell.task, *shape, kind])
     name = f"{cell.batch_size}x{cell.sequence_length}-{address[:32]}"
 
     def fill(folder: Path) -> Mapping[str, Any]:
@@ -107,12 +110,19 @@ def _stacked(slots: Sequence[Slot]) -> dict[str, npt.NDArray[Any]]:
 def _drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomState], Slot]:
     """What draws one slot of the task's kind of inputs."""
     if takes_images(checkpoint.config):
-        shape = (cell.batch_size, checkpoint.config["num_channels"], *_image_size(cell, checkpoint.config))
-        return lambda random: _pixels(random, shape)
+        return _image_drawer(cell, checkpoint.config)
     lengths = row_lengths(cell, _random(f"{cell.inputs.seed}/lengths"))
-    text = TextMaker(cell, checkpoint, shortest=min(lengths))
+    maker: type[TextMaker | RawTextMaker] = RawTextMaker if cell.operation == "application" else TextMaker
+    text = maker(cell, checkpoint, shortest=min(lengths))
     # The same lengths in every slot, in another order: what a call works on must not depend on the slot.
     return lambda random: text.slot(random, random.permutation(lengths).tolist())
+
+
+def _image_drawer(cell: Cell, config: Mapping[str, Any]) -> Callable[[np.random.RandomState], Slot]:
+    if cell.operation == "application":
+        return lambda random: draw_images(random, cell.batch_size)
+    shape = (cell.batch_size, config["num_channels"], *_image_size(cell, config))
+    return lambda random: _pixels(random, shape)
 
 
 def _image_size(cell: Cell, config: Mapping[str, Any]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from harness.checkpoints import Checkpoint
 from harness.checkpoints.files import read_json
 from harness.inputs import words
 from harness.model import Cell, HarnessError
-from harness.tasks import TASKS, Kind
+from harness.tasks import GENERATION, TASKS, Kind
 
 Ids = npt.NDArray[np.int64]
 
@@ -31,6 +31,11 @@ class Row:
     ids: Ids
     segments: Ids  # 0 of the first text, 1 of the second
 
+    @classmethod
+    def of(cls, ids: Sequence[int]) -> Row:
+        """Of one text alone."""
+        return cls(np.array(ids, np.int64), np.zeros(len(ids), np.int64))
+
 
 class _Rows(Protocol):
     """Where rows come from."""
@@ -39,32 +44,30 @@ class _Rows(Protocol):
         """A row of so many tokens. Raises HarnessError."""
 
 
-class TextMaker:
-    """Makes the slots of one workload."""
+class Layout:
+    """How rows become a call's inputs: padded to one width, with a mask, and with segments where the model takes them."""
 
-    def __init__(self, cell: Cell, checkpoint: Checkpoint, shortest: int) -> None:
-        """`shortest`: tokens of the shortest row. Raises HarnessError where there can be no such rows."""
+    def __init__(self, checkpoint: Checkpoint, width: int, *, is_prompt: bool = False) -> None:
+        """`width`: tokens of a row, padding included. `is_prompt`: rows are to be continued.
+
+        Raises HarnessError for a tokenizer that pads on no side known.
+        """
         self._config = checkpoint.config
-        self._width = cell.sequence_length
-        self._side = _padding_side(checkpoint.folder)
-        self._has_decoder_inputs = TASKS[cell.task].has_decoder_inputs
-        has_tokenizer = (checkpoint.folder / "tokenizer.json").exists()
-        self._rows: _Rows = (
-            _EncodedRows(checkpoint, cell.task, shortest) if has_tokenizer else _DrawnRows(checkpoint.config)
-        )
+        self._width = width
+        self._is_prompt = is_prompt
+        # The next token must follow a real one; a decoder of its own begins anew, whatever its encoder was given.
+        is_continued = is_prompt and not checkpoint.config.get("is_encoder_decoder")
+        self._side = "left" if is_continued else _padding_side(checkpoint.folder)
 
-    def slot(self, random: np.random.RandomState, lengths: Sequence[int]) -> dict[str, Ids]:
-        """One slot, whose rows have so many tokens. Raises HarnessError."""
-        rows = [self._rows.row(random, int(length)) for length in lengths]
+    def inputs(self, rows: Sequence[Row]) -> dict[str, Ids]:
+        """Of one call, each of shape (rows, width)."""
         inputs = {
             "input_ids": self._padded([row.ids for row in rows], _padding_id(self._config)),
             "attention_mask": self._padded([np.ones_like(row.ids) for row in rows], 0),
         }
         # RoBERTa has the table too, of one row, and no tokenizer gives the input for it.
-        if self._config.get("type_vocab_size", 0) > 1:
+        if self._config.get("type_vocab_size", 0) > 1 and not self._is_prompt:
             inputs["token_type_ids"] = self._padded([row.segments for row in rows], 0)
-        if self._has_decoder_inputs:
-            inputs["decoder_input_ids"] = np.stack([self._decoder_row(random) for _ in lengths])
         return inputs
 
     def _padded(self, rows: Sequence[Ids], value: int) -> Ids:
@@ -74,6 +77,29 @@ class TextMaker:
         """Padding before and after a row of so many tokens."""
         missing = self._width - length
         return (missing, 0) if self._side == "left" else (0, missing)
+
+
+class TextMaker:
+    """Makes the slots of one workload."""
+
+    def __init__(self, cell: Cell, checkpoint: Checkpoint, shortest: int) -> None:
+        """`shortest`: tokens of the shortest row. Raises HarnessError where there can be no such rows."""
+        self._config = checkpoint.config
+        self._width = cell.sequence_length
+        is_prompt = cell.operation in GENERATION
+        self._layout = Layout(checkpoint, cell.sequence_length, is_prompt=is_prompt)
+        self._has_decoder_inputs = TASKS[cell.task].has_decoder_inputs and not is_prompt
+        has_tokenizer = (checkpoint.folder / "tokenizer.json").exists()
+        self._rows: _Rows = (
+            EncodedRows(checkpoint, cell.task, shortest) if has_tokenizer else _DrawnRows(checkpoint.config)
+        )
+
+    def slot(self, random: np.random.RandomState, lengths: Sequence[int]) -> dict[str, Ids]:
+        """One slot, whose rows have so many tokens. Raises HarnessError."""
+        inputs = self._layout.inputs([self._rows.row(random, int(length)) for length in lengths])
+        if self._has_decoder_inputs:
+            inputs["decoder_input_ids"] = np.stack([self._decoder_row(random) for _ in lengths])
+        return inputs
 
     def _decoder_row(self, random: np.random.RandomState) -> Ids:
         """What stands before the tokens of a text when its decoder is to say them: never padded, as decoders look back only."""
@@ -143,13 +169,22 @@ def _special_ids(config: Mapping[str, Any]) -> Iterator[int]:
 # --- rows of a tokenizer --------------------------------------------------------------------------------------------
 
 
-class _EncodedRows:
+@dataclass(frozen=True)
+class Filled:
+    """A row, and what it was encoded of."""
+
+    question: str | None  # None: there is one text alone
+    text: str  # longer than what is left of it in the row
+    encoding: Any  # of `tokenizers`
+
+
+class EncodedRows:
     """Encoded English, cut off so that it fills its row: one text, or a question and a text that may answer it."""
 
     def __init__(self, checkpoint: Checkpoint, task: str, shortest: int) -> None:
         self._is_pair = TASKS[task].inputs is Kind.PAIR
-        self._tokenizer = _read_tokenizer(checkpoint.folder / "tokenizer.json")
-        self._mask_id = _mask_id(self._tokenizer, checkpoint.folder) if task == "fill-mask" else None
+        self._tokenizer = read_tokenizer(checkpoint.folder / "tokenizer.json")
+        self.mask_id = _mask_id(self._tokenizer, checkpoint.folder) if task == "fill-mask" else None
         self._vocabulary: int = checkpoint.config["vocab_size"]
         specials = self._tokenizer.num_special_tokens_to_add(is_pair=self._is_pair)
         if shortest <= specials + self._is_pair:
@@ -159,28 +194,42 @@ class _EncodedRows:
             )
 
     def row(self, random: np.random.RandomState, length: int) -> Row:
-        encoding = self._encoding(random, length)
+        encoding = self.filled(random, length).encoding
         ids = np.array(encoding.ids, np.int64)
-        if ids.max() >= self._vocabulary:
-            raise HarnessError(
-                f"the tokenizer gives token {ids.max()}, the model has {self._vocabulary}: they are not of one checkpoint"
-            )
-        if self._mask_id is not None:
-            ids[random.choice(np.flatnonzero(np.array(encoding.special_tokens_mask) == 0))] = self._mask_id
+        if self.mask_id is not None:
+            ids[random.choice(np.flatnonzero(np.array(encoding.special_tokens_mask) == 0))] = self.mask_id
         return Row(ids, np.array(encoding.type_ids, np.int64))
 
-    def _encoding(self, random: np.random.RandomState, length: int) -> Any:
-        """Of a text that is long enough to be cut off."""
+    def filled(self, random: np.random.RandomState, length: int) -> Filled:
+        """A row of so many tokens, of a text that is long enough to be cut off. Raises HarnessError."""
         question = words.question(random, self._question_words(length)) if self._is_pair else None
         text = ""
         for _ in range(_LENGTHENINGS):
             text += words.sentences(random, words=length)
             encoding = self._encoded(question, text, length)
             if len(encoding.ids) == length:
-                return encoding
+                self._check_known(encoding.ids)
+                return Filled(question, text, encoding)
         raise HarnessError(
             f"the tokenizer makes {len(encoding.ids)} tokens of {len(text.split())} English words: it is not of use here"
         )
+
+    def encode(self, question: str | None, text: str) -> Any:
+        """All of it, however long."""
+        self._tokenizer.no_truncation()
+        return self._tokenizer.encode(text) if question is None else self._tokenizer.encode(question, text)
+
+    def _check_known(self, ids: Sequence[int]) -> None:
+        if max(ids) >= self._vocabulary:
+            raise HarnessError(
+                f"the tokenizer gives token {max(ids)}, the model has {self._vocabulary}: they are not of one checkpoint"
+            )
+
+    def token(self, token_id: int) -> str:
+        """How a token is written."""
+        written: str | None = self._tokenizer.id_to_token(token_id)
+        assert written is not None, f"token {token_id} came from this tokenizer"
+        return written
 
     @staticmethod
     def _question_words(length: int) -> int:
@@ -200,7 +249,7 @@ class _EncodedRows:
             ) from error
 
 
-def _read_tokenizer(file: Path) -> Tokenizer:
+def read_tokenizer(file: Path) -> Tokenizer:
     """It pads nothing, whatever its file says."""
     try:
         tokenizer = Tokenizer.from_file(str(file))

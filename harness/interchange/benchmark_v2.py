@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from harness.interchange.raw import RawLaunch, latencies_s
+from harness.interchange.raw import RawLaunch, latencies_s, stamps_s
 from harness.model import Cell, HarnessError, Record, Result, Status
 from harness.samples import NS
 
@@ -49,11 +49,13 @@ class Measurements(Record):
     """Latencies in seconds. Null where the operation has no such thing, or nothing was recorded."""
 
     e2e_latency: list[float]  # of one call each; of a summarised result, the median of one launch each
-    time_to_first_token: list[float] | None
-    inter_token_latency: list[float] | None
+    time_to_first_token: (
+        list[float] | None
+    )  # of one call each that stamped its tokens; of a summarised result, its one number
+    inter_token_latency: list[float] | None  # likewise: the mean of a call's intervals
     shape_and_decoded_outputs: list[str] | None
     gpu_metrics: list[GpuMetrics] | None  # of one launch each; null in summarised results
-    timestamps: list[list[list[float]]] | None  # by iteration, request and token
+    timestamps: list[list[list[float]]] | None  # by iteration, request and token: seconds since the call's start
 
 
 class CompileKwargs(Record):
@@ -136,13 +138,28 @@ def _hardware(result: Result) -> HardwareInfo:
 
 
 def _measurements(result: Result, raw: Sequence[RawLaunch] | None) -> Measurements:
-    medians = [launch.median_latency_s for launch in result.measurements.per_launch]
+    if raw is None:
+        return _summarised(result)
+    stamps = stamps_s(raw) if result.config.operation == "generate" else []
     return Measurements(
-        e2e_latency=[x for x in medians if x is not None] if raw is None else latencies_s(raw),
-        time_to_first_token=None,
-        inter_token_latency=None,
+        e2e_latency=latencies_s(raw),
+        time_to_first_token=[call[0] for call in stamps] or None,
+        inter_token_latency=[(call[-1] - call[0]) / (len(call) - 1) for call in stamps if len(call) > 1] or None,
         shape_and_decoded_outputs=None,
-        gpu_metrics=[found for launch in raw or () if (found := _gpu_metrics(launch))] or None,
+        gpu_metrics=[found for launch in raw if (found := _gpu_metrics(launch))] or None,
+        timestamps=[[call] * result.config.batch_size for call in stamps] or None,  # rows get their tokens together
+    )
+
+
+def _summarised(result: Result) -> Measurements:
+    numbers = result.measurements
+    medians = [launch.median_latency_s for launch in numbers.per_launch]
+    return Measurements(
+        e2e_latency=[x for x in medians if x is not None],
+        time_to_first_token=None if numbers.ttft_s is None else [numbers.ttft_s],
+        inter_token_latency=None if numbers.inter_token_latency_s is None else [numbers.inter_token_latency_s],
+        shape_and_decoded_outputs=None,
+        gpu_metrics=None,
         timestamps=None,
     )
 
@@ -164,18 +181,22 @@ def _gpu_metrics(launch: RawLaunch) -> GpuMetrics | None:
 def _config(result: Result) -> Config:
     cell, numbers = result.config, result.measurements
     return Config(
-        name=f"{cell.label}-{cell.operation}-b{cell.batch_size}_s{cell.sequence_length}",
+        name=f"{cell.label}-{cell.operation}-b{cell.batch_size}_s{cell.sequence_length}{_new_tokens(cell)}",
         warmup_iterations=numbers.warm_up_calls,
         measurement_iterations=numbers.samples,
         gpu_monitoring=numbers.monitoring is not None and numbers.monitoring.gpu_uuid is not None,
         continuous_batching=False,
         batch_size=cell.batch_size,
         sequence_length=cell.sequence_length,
-        num_tokens_to_generate=None,
+        num_tokens_to_generate=cell.new_tokens,
         attn_implementation=result.metadata.effective.get("attn_implementation"),
         compile_kwargs=_compile_kwargs(cell),
         kernelize=False,
     )
+
+
+def _new_tokens(cell: Cell) -> str:
+    return "" if cell.new_tokens is None else f"_n{cell.new_tokens}"
 
 
 def _compile_kwargs(cell: Cell) -> CompileKwargs | None:

@@ -87,6 +87,8 @@ def _shape(annotation: Any) -> Shape:
     if origin in (typing.Union, types.UnionType):
         known = [part for part in parts if part is not types.NoneType]
         return _shape(known[0]) if len(known) == 1 else JSON
+    if origin is typing.Annotated:
+        return _shape(parts[0])
     if origin is list:
         return [_shape(parts[0])]
     if origin is typing.Literal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,14 @@ from harness.store import ResultStore
 
 
 class RawArray(Record):
-    """One array of a round's file, a value a call: results.md names them."""
+    """One array of a round's file, a value a call (of `mark_ns` one a stamp, call after call): results.md names them."""
 
     name: str
     values: list[int]
 
 
 class RawRound(Record):
-    """The raw samples of one latency round."""
+    """The raw samples of one latency or marked round."""
 
     index: int
     arrays: list[RawArray]
@@ -46,7 +46,7 @@ class GpuLook(Record):
 
 
 class RawLaunch(Record):
-    """A launch: its record, the samples of its latency rounds, and what was seen of its GPU during all its rounds."""
+    """A launch: its record, the samples of its latency and marked rounds, and what was seen of its GPU during all its rounds."""
 
     record: LaunchRecord
     samples: list[RawRound]
@@ -62,19 +62,27 @@ def raw_launches(result: Result, store: ResultStore) -> list[RawLaunch]:
 
 def latencies_s(launches: Sequence[RawLaunch]) -> list[float]:
     """Seconds of each call that counts, all launches: as for the latencies of a result."""
-    return [ns / NS for launch in launches for ns in _steady_ns(launch)]
+    return [ns / NS for each in _counted(launches, "latency") for call in _steady_ns(each, "total_ns") for ns in call]
 
 
-def _steady_ns(launch: RawLaunch) -> list[int]:
-    """Without disturbed rounds, and without calls during which something was compiled."""
-    counted = {r.index for r in undisturbed([r for r in launch.record.rounds if r.mode == "latency"])}
-    rounds = [r for r in launch.samples if r.index in counted]
-    return [
-        ns
-        for each in rounds
-        for ns, compiled in zip(each.array("total_ns"), each.array("compiled"), strict=False)
-        if not compiled
-    ]
+def stamps_s(launches: Sequence[RawLaunch]) -> list[list[float]]:
+    """Seconds from the start of each call that counts to each of its stamps, all launches; without calls that stamp nothing."""
+    calls = [call for each in _counted(launches, "marked") for call in _steady_ns(each, "mark_ns")]
+    return [[ns / NS for ns in call] for call in calls if call]
+
+
+def _counted(launches: Sequence[RawLaunch], mode: str) -> Iterator[RawRound]:
+    """The rounds of a mode, without disturbed ones."""
+    for launch in launches:
+        counted = {r.index for r in undisturbed([r for r in launch.record.rounds if r.mode == mode])}
+        yield from (r for r in launch.samples if r.index in counted)
+
+
+def _steady_ns(each: RawRound, name: str) -> list[list[int]]:
+    """The values of each call, without calls during which something was compiled."""
+    values, compiled = each.array(name), each.array("compiled")
+    width = len(values) // max(len(compiled), 1)
+    return [values[call * width :][:width] for call, moved in enumerate(compiled) if not moved]
 
 
 def _raw(record: LaunchRecord, store: ResultStore) -> RawLaunch:
@@ -107,7 +115,7 @@ def _rounds(record: LaunchRecord, folder: Path) -> list[RawRound]:
 def _round(record: RoundRecord, folder: Path) -> RawRound | None:
     try:
         with (folder / str(record.file)).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            named = [RawArray(name=name, values=arrays[name].tolist()) for name in arrays.files]
+            named = [RawArray(name=name, values=arrays[name].ravel().tolist()) for name in arrays.files]
     except (OSError, ValueError, zipfile.BadZipFile):
         return None
     return RawRound(index=record.index, arrays=named)

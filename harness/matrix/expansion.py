@@ -22,8 +22,9 @@ from harness.model import (
     PlannedCell,
     Status,
 )
-from harness.plugins import Plugins
+from harness.plugins import PluginError, Plugins
 from harness.spelling import listed
+from harness.tasks import DEFAULT_NEW_TOKENS, TOKEN_MAKERS
 
 
 class Identity(Protocol):
@@ -51,7 +52,7 @@ def expand(path: Path | str, plugins: Plugins, identify: Identify) -> Matrix:
         raise HarnessError(
             f"no backend is installed, so there is nothing to compare (plugins: {listed(plugins.problems)})"
         )
-    document = read_document(read(Path(path)), plugins.backends)
+    document = read_document(read(Path(path)), plugins.backends, plugins.why_missing)
     cells, configs = _cells(document, plugins.backends, _Identities(identify))
     planned = [_planned(cell, configs[cell.checkpoint], plugins) for cell in cells]
     groups = _groups(plugins.select_cells(planned))
@@ -103,6 +104,7 @@ def _cell(settings: Settings, checkpoint: str, backend: Backend) -> Cell:
     workload = {name: settings[name].value for name in WORKLOAD_AXES if name in settings}
     seed = workload.pop("input_seed", InputSpec().seed)
     workload.setdefault("threads", len(os.sched_getaffinity(0)))
+    workload["new_tokens"] = _new_tokens(workload)
     return Cell(
         checkpoint=checkpoint,
         inputs=InputSpec(seed=seed),
@@ -110,6 +112,14 @@ def _cell(settings: Settings, checkpoint: str, backend: Backend) -> Cell:
         options=_options(settings, backend),
         **workload,
     )
+
+
+def _new_tokens(workload: Mapping[str, Any]) -> int | None:
+    """As asked for, else the default; null for operations that make none, so that one matrix can have both kinds."""
+    if workload.get("operation") not in TOKEN_MAKERS:
+        return None
+    asked: int | None = workload.get("new_tokens")
+    return asked or DEFAULT_NEW_TOKENS
 
 
 def _options(settings: Settings, backend: Backend) -> dict[str, OptionValue]:
@@ -122,7 +132,10 @@ def _options(settings: Settings, backend: Backend) -> dict[str, OptionValue]:
 
 
 def _planned(cell: Cell, config: Mapping[str, Any], plugins: Plugins) -> PlannedCell:
-    reason = plugins.supports(cell, config)
+    try:
+        reason = plugins.supports(cell, config)
+    except PluginError as fault:
+        return PlannedCell(cell, Status.FAILED, str(fault))
     return PlannedCell(cell) if reason is None else PlannedCell(cell, Status.UNSUPPORTED, reason)
 
 

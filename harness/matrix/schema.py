@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,17 +78,40 @@ class Axis:
         return f"it must be one of {listed(map(shown, self.choices))}{did_you_mean(str(node.content), words)}"
 
 
+WhyMissing = Callable[[str], str | None]
+"""Of a name that no backend has: why it has none, where a broken plugin offers it, or may; None where none does."""
+
+
+@dataclass(frozen=True)
+class BackendAxis(Axis):
+    """The axis whose values are the backends that can be used."""
+
+    why_missing: WhyMissing = lambda _: None
+
+    def read(self, node: Node) -> Setting:
+        """The node's value. One that a broken plugin keeps from being there is refused with what is broken."""
+        if isinstance(node.content, str) and node.content not in (self.choices or ()):
+            _refuse_broken(node, node.content, self.why_missing)
+        return super().read(node)
+
+
+def _refuse_broken(node: Node, name: str, why_missing: WhyMissing) -> None:
+    if reason := why_missing(name):
+        raise node.error(f"asks for {name!r}, which cannot be used: {reason}")
+
+
 class Vocabulary:
     """Every axis that a matrix may name: those of the workload, `backend`, and the backends' options."""
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
-        self.backend = Axis("backend", TypeAdapter(str), tuple(backends))
+    def __init__(self, backends: Mapping[str, Backend], why_missing: WhyMissing = lambda _: None) -> None:
+        self.backend = BackendAxis("backend", TypeAdapter(str), tuple(backends), why_missing)
         self._plain = {name: _workload_axis(name) for name in WORKLOAD_AXES} | {"backend": self.backend}
         self._options = {backend.name: _option_axes(backend) for backend in backends.values()}
 
     def axes(self, node: Node, also: Iterable[str] = ()) -> Iterator[tuple[Axis, Node]]:
         """The axes that a mapping names, in order; `also` are keys it may have besides, which are passed over."""
-        for key, child in mapping(node, (*self._plain, *self._options, *also)).items():
+        known = (*self._plain, *self._options, *also)
+        for key, child in mapping(node, known, self.backend.why_missing).items():
             if key in self._plain:
                 yield self._plain[key], child
             elif key in self._options:
@@ -96,13 +119,13 @@ class Vocabulary:
                 yield from ((options[name], value) for name, value in mapping(child, options).items())
 
 
-def read_document(root: Node, backends: Mapping[str, Backend]) -> Document:
+def read_document(root: Node, backends: Mapping[str, Backend], why_missing: WhyMissing = lambda _: None) -> Document:
     """What the file says. Raises HarnessError for the first thing it may not say."""
     keys = mapping(root, TOP_LEVEL_KEYS)
     if "matrix" not in keys:
         raise root.error("has no key 'matrix'; add it, with the axes as lists under it")
     matrix = keys["matrix"]
-    vocabulary = Vocabulary(backends)
+    vocabulary = Vocabulary(backends, why_missing)
     return Document(
         name=_text(keys, "name", Path(root.file).stem),
         description=_text(keys, "description", ""),
@@ -118,14 +141,17 @@ def read_document(root: Node, backends: Mapping[str, Backend]) -> Document:
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def mapping(node: Node, known: Iterable[str]) -> dict[str, Node]:
-    """The node's entries, all of them of known keys."""
+def mapping(node: Node, known: Iterable[str], why_missing: WhyMissing = lambda _: None) -> dict[str, Node]:
+    """The node's entries, all of them of known keys. `why_missing` tells of keys that would be backends."""
     if not isinstance(node.content, dict):
         raise node.error(f"is {node.seen}; it must be a mapping, written as 'key: value' lines")
     known = tuple(known)
     for key, child in node.content.items():
         if key not in known:
-            raise child.error(f"is no key that can stand here{did_you_mean(key, known)} (known: {listed(known)})")
+            hint = did_you_mean(key, known)
+            if not hint:
+                _refuse_broken(child, key, why_missing)
+            raise child.error(f"is no key that can stand here{hint} (known: {listed(known)})")
     return node.content
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.inventory import BackendEntry, ImageEntry, Pin, StackEntry, stacks_of
 from harness.model import Option
-from harness.plugins import Provenance
+from harness.plugins import Broken, Provenance
 from harness.report.layout import Row, paragraph, plain, table, to_string
 from harness.spelling import listed
 
@@ -23,12 +23,18 @@ NOT_MADE = "not made yet: the first run that needs it makes it"
 _NO_BACKEND = "No backend is installed: a backend comes with a plugin, as harness-pytorch."
 
 
-def render_backends(entries: Sequence[BackendEntry], width: int = 80, colour: bool = False) -> str:
-    """Every backend with its stack, plugin and description; then the stacks with what they pin and whether they are made."""
+def render_backends(
+    entries: Sequence[BackendEntry], width: int = 80, colour: bool = False, broken: Sequence[Broken] = ()
+) -> str:
+    """Every backend with its stack, plugin and description; then the stacks with what they pin and whether they are made.
+
+    Between them what plugins offer that cannot be used, and why.
+    """
     if not entries:
-        return to_string(paragraph(_NO_BACKEND, width), width, colour)
+        return to_string([*paragraph(_NO_BACKEND, width), *_broken_lines(broken, width)], width, colour)
     lines = [
         *table(list(_backend_rows(entries)), width),
+        *_broken_lines(broken, width),
         Text(),
         *table(list(_stack_rows(stacks_of(entries))), width),
         Text(),
@@ -56,6 +62,7 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
     """A backend as JSON values."""
     return {
         "name": entry.backend.name,
+        "broken": None,
         "description": entry.backend.description,
         "runner": entry.backend.runner,
         "plugin": {"distribution": entry.plugin.distribution, "version": entry.plugin.version},
@@ -70,6 +77,16 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
     }
 
 
+def broken_row(broken: Broken) -> dict[str, Any]:
+    """As JSON values what a plugin offers that cannot be used; `name` is null where it did not come so far as to say."""
+    distribution, version = broken.provenance
+    return {
+        "name": broken.backend,
+        "broken": broken.reason,
+        "plugin": {"distribution": distribution, "version": version},
+    }
+
+
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +97,14 @@ def _backend_rows(entries: Sequence[BackendEntry]) -> Iterator[Row]:
     for label, entry in zip(labels, entries, strict=True):
         yield Row(label, remark=_plugin_words(entry.plugin))
         yield Row("", remark=_description(entry), style="dim")
+
+
+def _broken_lines(broken: Sequence[Broken], width: int) -> list[Text]:
+    if not broken:
+        return []
+    heading = Row("broken ", remark="why", style="bold")
+    rows = [Row(f"{plain(each.backend or each.plugin)} ", remark=plain(each.reason), style="yellow") for each in broken]
+    return [Text(), *table([heading, *rows], width)]
 
 
 def _stack_rows(stacks: Sequence[StackEntry]) -> Iterator[Row]:

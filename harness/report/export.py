@@ -56,6 +56,13 @@ COLUMNS: Mapping[str, str] = {
     "lacks": "lacks",
     **_from("config", "padding", "image_size"),
     "rates": "measurements.rates",
+    **_from("measurements", "application_latency_s", "tokenize_s", "transfer_s", "model_s", "postprocess_s"),
+    **_from("measurements", "ttft_s", "inter_token_latency_s", "e2e_latency_s"),
+    **_from("measurements", "prefill_tokens_per_s", "decode_tokens_per_s"),
+    "new_tokens": "config.new_tokens",
+    **_from("measurements", "kv_cache_bytes", "tokens_equal", "first_token_difference"),
+    **_from("measurements", "accuracy_metric", "accuracy_value"),
+    **_from("config", "do_sample", "num_beams"),
 }
 """Column -> where a result has it. The order is part of the format: new columns come at the end."""
 

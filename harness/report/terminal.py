@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rich.text import Text
 
 from harness.model import Calibration, Cell, Measurements, PlannedCell, Result, Status
-from harness.report import units
+from harness.report import accuracy, application, generation, units
 from harness.report.calibration import beside_verdicts
 from harness.report.layout import Row, paragraph, plain, table, to_string
 from harness.tasks import TASKS, Kind
@@ -43,6 +43,7 @@ def render_results(
     notes = _Notes()
     known = calibrations or {}
     lines = [line for each in workloads for line in _workload(each, notes, width, titles[_title(each)] > 1, known)]
+    lines += accuracy.lines((result for workload in workloads for result in workload), _facts, width)
     foot = [*notes.lines(width), *_legend(workloads, width)] if workloads else [Text("No results.")]
     return to_string([*lines, *foot], width, colour)
 
@@ -86,6 +87,7 @@ def _workload(
         *_details(results, width, is_ambiguous),
         *(line for sentence in _calibration(results, known) for line in paragraph(sentence, width)),
         *(line for sentence in _verdict(ranked) for line in paragraph(sentence, width, style="bold")),
+        *(line for sentence in _application(ranked) for line in paragraph(sentence, width)),
         Text(),
         *table(rows, width),
         Text(),
@@ -124,6 +126,7 @@ def _facts(cell: Cell) -> str:
         cell.dtype,
         cell.device,
         _counted(cell.threads, "thread"),
+        *generation.asked(cell),
         f"input seed {cell.inputs.seed}" if cell.inputs.seed else "",
     ]
     return plain(" · ".join(filter(None, facts)))
@@ -191,6 +194,12 @@ def _schedule(results: Sequence[Result]) -> Iterator[str]:
     told = next((result.metadata for result in results if result.metadata.schedule == "sequential"), None)
     if told:
         yield plain(f"not interleaved, launches followed one another: {told.schedule_reason}")
+
+
+def _application(ranked: Sequence[Result]) -> Iterator[str]:
+    """Where the time of the best goes: that one is worth more work."""
+    if ranked and (told := application.where_time_goes(ranked[0])):
+        yield plain(told)
 
 
 def _verdict(ranked: Sequence[Result]) -> Iterator[str]:
@@ -272,7 +281,8 @@ def _cold_starts(best: Result, baseline: Result) -> str:
 
 
 def _latencies(one: Result, other: Result) -> str:
-    return f"{units.duration(_latency(one), 4)} against {units.duration(_latency(other), 4)} a call"
+    call = generation.CALLS.get(one.config.operation, "call")
+    return f"{units.duration(_latency(one), 4)} against {units.duration(_latency(other), 4)} a {call}"
 
 
 def _latency(result: Result) -> float:
@@ -331,7 +341,8 @@ def _heading(results: Sequence[Result]) -> Iterator[Row]:
     if not any(map(_is_timed, results)):
         return
     unit = next((r.measurements.throughput_unit for r in results if r.measurements.throughput_unit), "items/s")
-    names = ("\nload", "pre-\npare", "com-\npile", "first\ncall", "steady\nlatency", unit.replace("/", "\n/"))
+    latency = generation.LATENCY_HEADINGS.get(results[0].config.operation, "steady\nlatency")
+    names = ("\nload", "pre-\npare", "com-\npile", "first\ncall", latency, unit.replace("/", "\n/"))
     yield Row("\nbackend", (*names, "\nratio", "break-\neven", "\nparity", "\nstatus"), style="bold")
 
 
@@ -342,6 +353,7 @@ def _ranked_rows(ranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
         status = f"{result.status} {BEST}" if is_best else str(result.status)
         yield Row(plain(result.config.label), (*_numbers(result, notes), status), style="bold green" if is_best else "")
         yield from _certain(result.measurements)
+        yield from _generated(result)
 
 
 def _certain(numbers: Measurements) -> Iterator[Row]:
@@ -352,12 +364,18 @@ def _certain(numbers: Measurements) -> Iterator[Row]:
         yield Row("", remark=words + (f" · break-even: {break_even}" if break_even else ""), style="dim")
 
 
+def _generated(result: Result) -> Iterator[Row]:
+    if told := generation.remark(result):
+        yield Row("", remark=told, style="dim")
+
+
 def _unranked_rows(unranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
     """What was timed keeps its numbers, with the reason below; of the others the reason is all there is."""
     for result in unranked:
         label, style = plain(result.config.label), "dim" if result.status.is_fine else "yellow"
         if _is_timed(result):
             yield Row(label, (*_numbers(result, notes), _broken(result.status)), style=style)
+            yield from _generated(result)
             label = ""
         yield Row(label, remark=_ending(result), style=style)
 

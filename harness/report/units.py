@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+_BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 _SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 
@@ -19,6 +20,12 @@ def rate(per_second: float) -> str:
     if float(f"{per_second:.3e}") >= 1e6:
         return significant(per_second / 1e6, 4) + "M"
     return significant(per_second, 4)
+
+
+def size(count_bytes: int) -> str:
+    """As `512B`, `5.63MiB`: in the unit that puts the number above 1."""
+    unit, each = next((pair for pair in _BYTES if count_bytes >= pair[1]), _BYTES[-1])
+    return significant(count_bytes / each, 3) + unit
 
 
 def ratio(value: float) -> str:

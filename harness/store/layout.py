@@ -41,8 +41,10 @@ def alternatives(file: str) -> Iterator[str]:
 
 def latest_file(cell: Cell) -> str:
     """`latest/{task}/{org}/{model}/{params}.json`; the short key in params keeps look-alikes apart."""
-    shape = f"b{cell.batch_size}_s{cell.sequence_length}_{cell.dtype}_{cell.device}_t{cell.threads}"
-    params = f"{_cleaned(cell.label)}_{_cleaned(shape)}_{cell.short_key}"
+    operation = "" if cell.operation == "forward" else f"{cell.operation}_"
+    new_tokens = f"_n{cell.new_tokens}" if cell.new_tokens else ""
+    shape = f"b{cell.batch_size}_s{cell.sequence_length}{new_tokens}_{cell.dtype}_{cell.device}_t{cell.threads}"
+    params = f"{_cleaned(cell.label)}_{_cleaned(operation + shape)}_{cell.short_key}"
     return "/".join((LATEST, safe_name(cell.task), *model_names(cell.model), f"{params}.json"))
 
 

@@ -6,7 +6,7 @@ says so. Keys and hashes stay what they were: they are over what was stored then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.model import SCHEMA_VERSION
@@ -26,18 +26,13 @@ def _from_1(stored: Stored) -> Stored:
     if "started_at" in stored:  # a launch
         return {"monitor_reason": f"there was no monitor yet ({_OF_1})", **stored}
     protocol, numbers = stored["metadata"]["protocol"], stored["measurements"]
-    unknown = dict.fromkeys(_UNKNOWN_IN_1, f"not measured yet ({_OF_1})")
     return {
         **stored,
         "metadata": {
             **stored["metadata"],
             "protocol": {**_PROTOCOL_OF_1, "most_blocks": protocol.get("blocks", 2), **protocol},
         },
-        "measurements": {
-            **numbers,
-            "blocks": numbers.get("launches", 0),
-            "reasons": {**unknown, **numbers.get("reasons", {})},
-        },
+        "measurements": {"blocks": numbers.get("launches", 0), **_explained(numbers, _UNKNOWN_IN_1, _OF_1)},
     }
 
 
@@ -53,5 +48,35 @@ _UNKNOWN_IN_1 = (
 )
 """Numbers that came with version 2."""
 
-_UPGRADES: Mapping[int, Callable[[Stored], Stored]] = {1: _from_1}
+
+def _from_2(stored: Stored) -> Stored:
+    if "started_at" in stored:  # a launch: what it lacks is what it did not have
+        return stored
+    numbers = {**stored, "measurements": _explained(stored["measurements"], _UNKNOWN_IN_2, "schema version 2")}
+    if "origin" in stored:  # another tool's: there are no settings of ours
+        return numbers
+    metadata = stored["metadata"]
+    return {**numbers, "metadata": {**metadata, "protocol": {**_PROTOCOL_OF_2, **metadata["protocol"]}}}
+
+
+_PROTOCOL_OF_2: Stored = {"marked_rounds": 0, "accuracy": False}
+"""What was not done then."""
+
+_UNKNOWN_IN_2 = (
+    *("ttft_s", "inter_token_latency_s", "e2e_latency_s", "prefill_tokens_per_s", "decode_tokens_per_s"),
+    *("kv_cache_bytes", "tokens_equal", "first_token_difference", "accuracy_metric", "accuracy_value"),
+    *("application_latency_s", "tokenize_s", "transfer_s", "model_s", "postprocess_s"),
+)
+"""Numbers that came with version 3."""
+
+
+def _explained(numbers: Stored, unknown: Iterable[str], version: str) -> Stored:
+    """Measurements with a reason for what was not measured yet."""
+    return {
+        **numbers,
+        "reasons": {**dict.fromkeys(unknown, f"not measured yet ({version})"), **numbers.get("reasons", {})},
+    }
+
+
+_UPGRADES: Mapping[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2}
 """Version -> what makes the next one of it."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
 from harness import jobs
 from harness.model import Backend, Cell
+from harness.spelling import listed
+from harness.testing.outside import Asked, Declared, Killed, Loaded, Paired, Sight
 from harness.worker.api import RUNNERS_COUNTERS, Arrays
 from harness.worker.items import count_items
 from harness.worker.observations import (
@@ -52,7 +54,9 @@ FREED_SHARE = 0.5
 LIGHT_BYTES = 16 << 20
 """Fewer weights than this cannot be told from what else comes and goes."""
 
-S = TypeVar("S", bound=Observation)
+NOT_COME_TO_IT = "the launch did not come to it"
+
+S = TypeVar("S", bound=Observation | Sight)
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,15 @@ class Case:
     backend: Backend
     cell: Cell
     inputs: Arrays  # of one slot
-    seen: Mapping[type[Any], Observation]
-    ending: str | None = None  # why it was not all
+    seen: Mapping[type[Any], Observation | Sight]
+    ending: str | None = None  # why the launch was not all
+    unseen: Mapping[type[Any], str] = field(default_factory=dict)  # what was not looked at -> why
 
     def see(self, kind: type[S]) -> S:
-        """Raises Unjudged where the launch did not come to it."""
+        """Raises Unjudged where it was not seen."""
         observation = self.seen.get(kind)
         if not isinstance(observation, kind):
-            raise Unjudged("the launch did not come to it")
+            raise Unjudged(self.unseen.get(kind, NOT_COME_TO_IT))
         return observation
 
 
@@ -107,6 +112,26 @@ def _finding(name: str, check: Callable[[Case], str], case: Case) -> Finding:
 # --- the checks -----------------------------------------------------------------------------------------------------
 
 
+def _registration(case: Case) -> str:
+    if faults := case.see(Declared).faults:
+        raise Broken("; ".join(faults))
+    return "what is declared is there"
+
+
+def _light(case: Case) -> str:
+    """The host has no framework, so a plugin that needs one to be imported costs all its backends."""
+    loaded = case.see(Loaded)
+    if loaded.error:
+        raise Broken(f"{loaded.module} cannot be imported in a process of its own ({loaded.error}). Mend that first")
+    runner = case.backend.runner.partition(":")[0]
+    if loaded.heavy:
+        raise Broken(
+            f"importing {loaded.module} imports {listed(loaded.heavy)}. Import in {runner} what the stack has, and name that "
+            "module as text alone"
+        )
+    return f"importing {loaded.module} brings along {listed(loaded.brought)}"
+
+
 def _ends(case: Case) -> str:
     if case.ending:
         raise Broken(f"the launch ended before everything was seen: {case.ending}. Mend that first")
@@ -124,6 +149,19 @@ def _facts(case: Case) -> str:
             f"{'; '.join(found)}. Tell in facts() what the framework says is in effect, under these names, and make it so"
         )
     return "what was asked for is in effect, and told"
+
+
+def _honesty(case: Case) -> str:
+    asked = case.see(Asked)
+    if asked.refusal:
+        return f"asked for {asked.dtype}, which there is not, it refused: {asked.refusal}"
+    told = asked.effective.get("dtype")
+    if told == asked.dtype:
+        raise Broken(
+            f"asked for {asked.dtype}, which there is not, it ran and told that it was in effect. Tell in facts() what the "
+            "framework has, as of a weight's dtype, never what the job says; or raise Unsupported in load()"
+        )
+    return f"asked for {asked.dtype}, which there is not, it told {told!r}"
 
 
 def _phases(case: Case) -> str:
@@ -146,10 +184,21 @@ def _phases(case: Case) -> str:
 def _items(case: Case) -> str:
     row = {name: array[:1] for name, array in case.inputs.items()}
     for inputs, items in ((case.inputs, case.see(Started).items), (row, case.see(Reshaped).items)):
-        right = count_items(inputs)
+        right = _right_items(case.cell, inputs)
         if not items or not items.items() <= right.items():
-            raise Broken(f"a call on {_rows(inputs)} has items {items}. Tell what harness.worker.items counts: {right}")
+            raise Broken(
+                f"a call on {_rows(inputs)} has items {items}. Tell what harness.worker.api says of {case.cell.operation}: {right}"
+            )
     return f"{case.see(Started).items} of {_rows(case.inputs)}"
+
+
+def _right_items(cell: Cell, inputs: Arrays) -> dict[str, int]:
+    """Of one call of the cell's operation."""
+    counted = count_items(inputs)
+    made_of_each = {"decode": 1, "generate": cell.new_tokens or 0}.get(cell.operation)
+    if made_of_each is None:
+        return counted
+    return {"tokens": made_of_each * counted["samples"], "samples": counted["samples"]}
 
 
 def _rows(inputs: Arrays) -> str:
@@ -217,6 +266,17 @@ def _output_problems(compared: Compared) -> Iterator[str]:
         )
 
 
+def _parity(case: Case) -> str:
+    parity = case.see(Paired).parity
+    if not parity.passed:
+        raise Broken(
+            f"{parity.message}. Compare layer by layer with what Transformers computes: padding, positions, activations and the "
+            "epsilon of norms are where it usually parts"
+        )
+    # Of tokens there is no largest difference.
+    return "outputs are the reference's" + ("" if parity.max_abs is None else f", to {parity.max_abs:.1g}")
+
+
 def _compilations(case: Case) -> str:
     started, compared = case.see(Started), case.see(Compared)
     if compared.compilations != started.compilations:
@@ -266,17 +326,33 @@ def _close(case: Case) -> str:
     return f"close() gave back {gone / 1e6:.0f} MB, the weights are {weights / 1e6:.0f} MB"
 
 
+def _kill(case: Case) -> str:
+    left = {phase: found for phase, found in case.see(Killed).left.items() if found}
+    if left:
+        told = "; ".join(f"{phase}: {listed(found)}" for phase, found in left.items())
+        raise Broken(
+            f"killed in the midst of a phase, it left something behind ({told}). Start children as children: not in a session of "
+            "their own, and with the environment that the worker has"
+        )
+    return f"killed in {listed(case.see(Killed).left)}, it left nothing behind"
+
+
 CHECKS: Mapping[str, Callable[[Case], str]] = {
+    "registration": _registration,
+    "import": _light,
     "ends": _ends,
     "facts": _facts,
+    "honesty": _honesty,
     "phases": _phases,
     "items": _items,
     "wait": _wait,
     "computes": _computes,
     "threads": _threads,
     "outputs": _outputs,
+    "parity": _parity,
     "compilations": _compilations,
     "memory": _memory,
     "close": _close,
+    "kill": _kill,
 }
 """Check -> what judges it: returns what was seen, or raises Broken or Unjudged."""

@@ -18,7 +18,10 @@ from harness.protocol import Job
 
 __all__ = [
     "BUILD",
+    "FIRST_TOKEN",
+    "KV_CACHE_BYTES",
     "RUNNERS_COUNTERS",
+    "TOKEN",
     "Arrays",
     "Counters",
     "Facts",
@@ -28,6 +31,7 @@ __all__ = [
     "Runner",
     "Stages",
     "Stopwatch",
+    "Transferring",
     "Unsupported",
     "describe_build",
 ]
@@ -44,6 +48,9 @@ the phase that returned it. `compile` may run the first call: then it returns a 
 Counters = Mapping[str, int | str]
 """Bytes by scoped name. A text in place of a number says why it cannot be known, as "on CPU PyTorch counts nothing"."""
 
+KV_CACHE_BYTES = "kv_cache_bytes"
+"""Counter of a runner of prefill, decode or generate: keys and values of all layers, as its last call left them allocated."""
+
 RUNNERS_COUNTERS = (
     "weights_bytes",
     "allocated_bytes",
@@ -56,8 +63,12 @@ RUNNERS_COUNTERS = (
 BUILD = ("compiler", "compiler_flags", "blas", "cuda", "commit")
 """What every backend is asked for of its framework's build, as text. The flags are those that change the code."""
 
+FIRST_TOKEN, TOKEN = "first_token", "token"
+"""What generate marks: the first token of all rows, then each further one; as many marks as tokens, or none at all."""
+
 Mark = Callable[[str], None]
-"""Stamps an instant inside a call, as `mark("first_token")`; marked and unmarked rounds are kept apart."""
+"""Stamps an instant inside a call, as `mark("first_token")`, when the device is done with what it names. Every call stamps the
+same names in the same order; marked and unmarked rounds are kept apart, so what it takes to stamp is in no latency."""
 
 
 class Stopwatch:
@@ -101,13 +112,32 @@ def describe_build(unknown: str, **known: str | None) -> dict[str, Any]:
 
 @runtime_checkable
 class Operation(Protocol):
-    """One thing to time: forward; later prefill, decode, generate, application, train_step.
+    """One thing to time, of `harness.tasks.OPERATIONS`; "application" is the worker's own, around the runner's forward.
 
     The timed call is the backend's public call with native inputs and outputs already in place: no copy to the host in it.
+
+    forward    Inputs and outputs by the task.
+    prefill    A prompt to the logits of its last position and a filled cache, fresh each time: where it is preallocated, `begin`
+               resets it and `calls_per_begin` is 1. Outputs: {"logits": (batch, vocabulary)}. Items: as `count_items`.
+    decode     `begin` reads the prompt and chooses the first token; each call is one step: a token in, logits, the likeliest chosen
+               on the device, a cache longer by one. `calls_per_begin` is `job.new_tokens` - 1. Nothing looks at end-of-sequence.
+               Outputs, after `begin` and after each call: {"tokens": (batch,) int64 chosen last, "logits": (batch, vocabulary)
+               it was chosen from}. Items: {"tokens": batch, "samples": batch}.
+    generate   The library's own generate(), to exactly `job.new_tokens` tokens, counted in every call: end-of-sequence never
+               shortens, and no other means to that end may change tokens. Sampling draws by the model's own probabilities.
+               Outputs: {"tokens": (batch, new tokens) int64}, with beams {"sequences_scores": (batch,)} too; where it samples,
+               those of a greedy call made for it, as nothing can be held against a drawn sequence. Items: {"tokens": batch x
+               new tokens, "samples": batch}, beams not counted. Marks: `FIRST_TOKEN`, then `TOKEN` each; a backend whose generate
+               is one program makes none.
+
+    Prompts of the last three are `input_ids` and `attention_mask`, (batch, sequence_length) each, padded on the left where there
+    is padding; positions follow from the mask: its cumulative sum less 1, at least 0.
     """
 
-    items: Mapping[str, int]  # per call, as `harness.worker.items` counts them
-    calls_per_begin: int | None  # calls one begin() allows (decode: new tokens - 1); None: stateless, any number
+    items: Mapping[
+        str, int
+    ]  # per call, as `harness.worker.items` counts them, the one that throughput is told in first
+    calls_per_begin: int | None  # calls one begin() allows; None: stateless, any number
 
     def compile(self) -> Stages:
         """Compile for the slots' shapes; empty where there is nothing to compile."""
@@ -126,12 +156,20 @@ class Operation(Protocol):
 
 
 @runtime_checkable
+class Transferring(Operation, Protocol):
+    """A forward operation that takes inputs other than its slots': what raw texts came to, or a text that accuracy is told by."""
+
+    def transfer(self, arrays: Arrays) -> None:
+        """Instead of `begin`: put host arrays, of a slot's names and shapes, in place as the next call's input. Synchronous."""
+
+
+@runtime_checkable
 class Runner(Protocol):
     """One backend around one model."""
 
-    not_applicable: Mapping[
-        str, str
-    ]  # phase -> why it has no time of its own, as {"compile": "eager compiles nothing"}
+    @property
+    def not_applicable(self) -> Mapping[str, str]:
+        """Phase -> why it has no time of its own, as {"compile": "eager compiles nothing"}. A plain attribute will do."""
 
     def load(self, job: Job) -> Stages:
         """Weights from `job.checkpoint` on the device. Set and later read back `job.threads`. Raises Unsupported."""
@@ -149,7 +187,10 @@ class Runner(Protocol):
         """How many times the framework has compiled or captured anything: monotone, cheap. 0 where it never does."""
 
     def memory(self, *, reset: bool = False) -> Counters:
-        """The framework's own counters, those of `RUNNERS_COUNTERS` at least; with `reset`, peaks start anew first."""
+        """The framework's own counters, those of `RUNNERS_COUNTERS` at least; with `reset`, peaks start anew first.
+
+        Of prefill, decode and generate `KV_CACHE_BYTES` too.
+        """
 
     def close(self) -> None:
         """Free model and device memory."""

@@ -42,7 +42,7 @@ def cold_start(runner: Runner, job: Job, slots: Sequence[Arrays], announce: Anno
     stages += _named("compile", operation.compile())
     if all(phase != "first_call" for phase, _, _ in stages):
         announce("first_call")
-        stages.append(("first_call", "first_call", _first_call_ns(operation, clock)))
+        stages += _first_call(operation, clock)
     return ColdStart(operation, stages, clock() - started)
 
 
@@ -77,9 +77,14 @@ def _whole(elapsed_ns: object, where: str) -> int:
         raise TypeError(f"{where} of {elapsed_ns!r}; a stage's time is in whole nanoseconds") from None
 
 
-def _first_call_ns(operation: Operation, clock: Clock) -> int:
+def _first_call(operation: Operation, clock: Clock) -> NamedStages:
+    """Where a begin is work of its own, as the prompt is to decode, it is a stage of its own."""
     started = clock()
     operation.begin(0)
+    begun = clock()
     operation.call()
     operation.wait()
-    return clock() - started
+    ended = clock()
+    if operation.calls_per_begin is None:
+        return [("first_call", "first_call", ended - started)]
+    return [("first_call", "begin", begun - started), ("first_call", "call", ended - begun)]

@@ -19,13 +19,15 @@ import numpy as np
 
 from harness.protocol import Event, Import, Job, PhaseStarted, ProtocolError, Seen
 from harness.worker.api import Arrays, Operation, Runner
-from harness.worker.arrays import read_inputs, slots_of
+from harness.worker.arrays import read_inputs, slots_of, write_npz
 from harness.worker.channel import EXIT_CLOSED, EXIT_FAILED, Channel, claim_descriptors
 from harness.worker.checks import build_runner, facts_as_json
 from harness.worker.coldstart import cold_start
+from harness.worker.decoding import decode_outputs
 from harness.worker.failure import failed
 from harness.worker.memory import memory_pass
 from harness.worker.observations import (
+    OUTPUTS,
     Compared,
     Counted,
     Freed,
@@ -78,7 +80,7 @@ class Examination:
         yield _visited(operation, len(slots))
         yield _worked(operation)
         self._announce("outputs")
-        yield _compared(operation, len(slots), runner)
+        yield _compared(operation, len(slots), runner, self._job)
         self._announce("memory")
         yield _counted(operation, runner)
         self._announce("compile")
@@ -131,10 +133,12 @@ def _worked(operation: Operation) -> Worked:
     return Worked(round(all_ns / busiest_ns, 2))
 
 
-def _compared(operation: Operation, slots: int, runner: Runner) -> Compared:
+def _compared(operation: Operation, slots: int, runner: Runner, job: Job) -> Compared:
     """Copies are made at once: what the runner gave may change under later calls, which is then seen too."""
     first = [_given_and_copied(operation, slot) for slot in range(slots)]
     given, kept = [outputs for outputs, _ in first], [copied for _, copied in first]
+    whole = [decode_outputs(operation, slot) for slot in range(slots)] if job.operation == "decode" else kept
+    _write_outputs(Path(job.folder) / OUTPUTS, whole)
     repeated = [_given_and_copied(operation, slot)[1] for slot in range(slots)]
     described = sorted({_description(outputs) for outputs in [*kept, *repeated]})
     compares = len(described) == 1
@@ -146,6 +150,13 @@ def _compared(operation: Operation, slots: int, runner: Runner) -> Compared:
         kept=compares and all(_difference(*pair) == 0 for pair in zip(given, kept, strict=True)),
         compilations=runner.compilations(),
     )
+
+
+def _write_outputs(folder: Path, outputs: Sequence[Arrays]) -> None:
+    """For the host, which has what they should be."""
+    folder.mkdir()
+    for slot, arrays in enumerate(outputs):
+        write_npz(folder / f"slot-{slot}.npz", arrays)
 
 
 def _given_and_copied(operation: Operation, slot: int) -> tuple[Arrays, Arrays]:

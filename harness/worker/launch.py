@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.protocol import (
+    Accuracy,
+    AccuracyWritten,
     Close,
     Closed,
     Command,
@@ -28,12 +30,16 @@ from harness.protocol import (
     WarmedUp,
     WarmUp,
 )
+from harness.worker.accuracy import run_and_reduce
 from harness.worker.affinity import Affinity
-from harness.worker.api import Operation, Runner
+from harness.worker.api import Arrays, Operation, Runner, Transferring
+from harness.worker.application import runner_for
 from harness.worker.arrays import inputs_sha256, read_inputs, slots_of, write_npz
-from harness.worker.checks import build_runner, facts_as_json
+from harness.worker.checks import facts_as_json
 from harness.worker.coldstart import ColdStart, cold_start, reasons_without_stages
+from harness.worker.decoding import decode_outputs
 from harness.worker.ledger import CompileLedger
+from harness.worker.marks import Stamped
 from harness.worker.memory import memory_pass
 from harness.worker.probe import Probe
 from harness.worker.processes import Reading, peak_rss
@@ -43,7 +49,8 @@ from harness.worker.warmup import warm_up
 
 PROBING_CALLS = 10
 PROBING_NS = 50_000_000
-"""Of the round that shows which threads compute."""
+PROBING_LIMIT_NS = 1_000_000_000
+"""Of the round that shows which threads compute: so many calls and so long at least, and no new call after the limit."""
 
 
 def witness_of_this_process(clock: Clock) -> Witness:
@@ -65,7 +72,7 @@ class _Imported:
 class _Opened:
     """After Open: an operation that has made its first call."""
 
-    folder: Path  # launch folder
+    job: Job
     runner: Runner
     operation: Operation
     slots: int
@@ -86,6 +93,15 @@ class _Calls:
     compiled: int
     stops: list[str]
     samples: LatencyStretch | None = None  # where they were timed one by one
+    stamped: Stamped | None = None  # where they stamped their parts
+
+    @property
+    def arrays(self) -> Arrays:
+        """What goes to disk; none where calls were timed together."""
+        if self.samples is None:
+            return {}
+        stamps = {"mark_ns": self.stamped.since_start_ns} if self.stamped else {}
+        return {**self.samples.arrays(), **stamps}
 
 
 class Launch:
@@ -114,6 +130,8 @@ class Launch:
                 return self._open(self._after_import(command))
             case Outputs():
                 return self._outputs(command, self._after_open(command))
+            case Accuracy():
+                return self._accuracy(command, self._after_open(command))
             case WarmUp():
                 return self._warm_up(command, self._after_open(command))
             case Round():
@@ -149,7 +167,7 @@ class Launch:
             raise ProtocolError("the command 'import' came twice: a worker is for one launch")
         self._announce("import")
         started = self._clock()
-        runner = build_runner(command.job)
+        runner = runner_for(command.job)
         import_ns = self._clock() - started
         self._imported = _Imported(command.job, runner)
         return Imported(import_ns)
@@ -165,9 +183,9 @@ class Launch:
         peak = peak_rss()
         ledger = CompileLedger(slots)
         loop = TimingLoop(started.operation, len(slots), runner.compilations, self._clock, ledger.add)
-        affinity = Affinity(job.threads, lambda: loop.latency(PROBING_CALLS, PROBING_NS))
+        affinity = Affinity(job.threads, lambda: loop.latency(PROBING_CALLS, PROBING_NS, PROBING_LIMIT_NS))
         self._opened = _Opened(
-            folder=Path(job.folder),
+            job=job,
             runner=runner,
             operation=started.operation,
             slots=len(slots),
@@ -194,23 +212,34 @@ class Launch:
     def _outputs(self, command: Outputs, opened: _Opened) -> OutputsWritten:
         self._announce("outputs")
         name = f"outputs-{command.label}"
-        folder = opened.folder / name
+        folder = Path(opened.job.folder) / name
         folder.mkdir(exist_ok=True)
+        outputs = decode_outputs if opened.job.operation == "decode" else _call_outputs
         for slot in range(opened.slots):
-            opened.operation.begin(slot)
-            opened.operation.call()
-            opened.operation.wait()
-            write_npz(folder / f"slot-{slot}.npz", opened.operation.outputs())
+            write_npz(folder / f"slot-{slot}.npz", outputs(opened.operation, slot))
         return OutputsWritten(name, opened.slots)
+
+    def _accuracy(self, command: Accuracy, opened: _Opened) -> AccuracyWritten:
+        self._announce("outputs")
+        if not isinstance(opened.operation, Transferring):
+            return AccuracyWritten(None, "the backend's operation takes no inputs but its slots: it has no transfer()")
+        file = "accuracy.npz"
+        kept = run_and_reduce(opened.operation, opened.job.task, Path(command.inputs))
+        write_npz(Path(opened.job.folder) / file, kept)
+        return AccuracyWritten(file, None)
 
     def _warm_up(self, command: WarmUp, opened: _Opened) -> WarmedUp:
         self._announce("warmup")
         return warm_up(opened.loop, command, opened.witness.watch, opened.ledger, self._clock)
 
     def _round(self, command: Round, opened: _Opened) -> Samples:
-        rounds = {"latency": self._latency_round, "throughput": self._throughput_round}
+        rounds = {
+            "latency": self._latency_round,
+            "throughput": self._throughput_round,
+            "marked": self._marked_round,
+        }
         if command.mode not in rounds:
-            raise ProtocolError(f"a round of mode {command.mode!r}; there are {' and '.join(rounds)}")
+            raise ProtocolError(f"a round of mode {command.mode!r}; there are {', '.join(rounds)}")
         self._announce("steady")
         make = rounds[command.mode]
         with opened.affinity.kept(command.cpus, bind=command.bind) as placed:
@@ -231,19 +260,15 @@ class Launch:
             stops=[*surroundings.stops, *calls.stops],
             bound=placed.bound,
             unbound_reason=placed.reason,
-            file=self._written(command, opened, calls),
+            file=_written(command, opened, calls.arrays),
+            marks=list(calls.stamped.names) if calls.stamped else [],
         )
 
     def _latency_round(self, command: Round, opened: _Opened) -> _Calls:
-        settle_calls, stretch = opened.loop.latency_round(command)
-        return _Calls(
-            calls=len(stretch.total_ns),
-            settle_calls=settle_calls,
-            elapsed_ns=stretch.elapsed_ns,
-            compiled=int(stretch.compiled.sum()),
-            stops=long_call(stretch.total_ns, stretch.compiled),
-            samples=stretch,
-        )
+        return _timed_one_by_one(*opened.loop.latency_round(command))
+
+    def _marked_round(self, command: Round, opened: _Opened) -> _Calls:
+        return _timed_one_by_one(*opened.loop.marked_round(command))
 
     def _throughput_round(self, command: Round, opened: _Opened) -> _Calls:
         settle_calls, stretch = opened.loop.throughput_round(command)
@@ -255,13 +280,6 @@ class Launch:
             stops=[] if stretch.compiled else long_stretch(stretch.elapsed_ns, stretch.expected_ns),
         )
 
-    def _written(self, command: Round, opened: _Opened, calls: _Calls) -> str | None:
-        if calls.samples is None:
-            return None
-        file = f"round-{command.index}.npz"
-        write_npz(opened.folder / file, calls.samples.arrays())
-        return file
-
     def _memory(self, command: Memory, opened: _Opened) -> MemoryRead:
         self._announce("memory")
         return memory_pass(opened.runner, lambda: opened.loop.latency(command.calls), opened.cold_start_peak)
@@ -271,3 +289,30 @@ class Launch:
         if self._opened is not None:
             self._opened.runner.close()
         return Closed()
+
+
+def _call_outputs(operation: Operation, slot: int) -> Arrays:
+    operation.begin(slot)
+    operation.call()
+    operation.wait()
+    return operation.outputs()
+
+
+def _timed_one_by_one(settle_calls: int, stretch: LatencyStretch, stamped: Stamped | None = None) -> _Calls:
+    return _Calls(
+        calls=len(stretch.total_ns),
+        settle_calls=settle_calls,
+        elapsed_ns=stretch.elapsed_ns,
+        compiled=int(stretch.compiled.sum()),
+        stops=long_call(stretch.total_ns, stretch.compiled),
+        samples=stretch,
+        stamped=stamped,
+    )
+
+
+def _written(command: Round, opened: _Opened, arrays: Arrays) -> str | None:
+    if not arrays:
+        return None
+    file = f"round-{command.index}.npz"
+    write_npz(Path(opened.job.folder) / file, arrays)
+    return file

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+OUTPUTS = "outputs-compared"
+"""The folder, in that of the launch, with the outputs of every input as the first calls gave them: `slot-{i}.npz`."""
+
 
 @dataclass(frozen=True)
 class Started:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from harness.protocol import Round
 from harness.worker.api import Operation
+from harness.worker.marks import Stamped, Stamps
 
 Clock = Callable[[], int]
 """Nanoseconds, monotonic, from any origin."""
@@ -58,7 +59,11 @@ class ThroughputStretch:
 
 
 class TimingLoop:
-    """Calls an operation and times it. Slots rotate from call to call and go on rotating from stretch to stretch."""
+    """Calls an operation and times it. Slots rotate from begin to begin and go on rotating from stretch to stretch.
+
+    Where a begin allows only so many calls, what is recorded ends with one that is used up: a step of decode depends on how
+    many came before it, so every stretch has to have as many of each.
+    """
 
     def __init__(
         self,
@@ -75,18 +80,31 @@ class TimingLoop:
         self._clock = clock
         self._on_stretch = on_stretch
 
+    @property
+    def calls_per_begin(self) -> int:
+        """Calls that come and go together: of an operation without a state each by itself."""
+        return self._operation.calls_per_begin or 1
+
     def latency_round(self, round_: Round) -> tuple[int, LatencyStretch]:
         """Unrecorded calls until settled, then recorded ones. Returns the number of the former, and the latter."""
         with _garbage_collector_off():
-            settled = self._latency(round_.settle_calls, round_.settle_ns, round_.limit_ns)
+            settled = self._settle(round_, self._operation.call)
             measured = self._latency(round_.calls, round_.budget_ns, round_.limit_ns)
         return len(settled.total_ns), measured
+
+    def marked_round(self, round_: Round) -> tuple[int, LatencyStretch, Stamped]:
+        """The same of calls that stamp their parts, those that settle too; and what the recorded ones stamped."""
+        settling, stamps = (Stamps(self._operation.call, self._clock) for _ in range(2))
+        with _garbage_collector_off():
+            settled = self._settle(round_, settling.call)
+            measured = self._latency(round_.calls, round_.budget_ns, round_.limit_ns, stamps.call)
+        return len(settled.total_ns), measured, stamps.stamped()
 
     def throughput_round(self, round_: Round) -> tuple[int, ThroughputStretch]:
         """Unrecorded calls until settled, then as many back to back as fill the budget by their measure."""
         with _garbage_collector_off():
             settle_calls, last = self._settle_back_to_back(round_)
-            calls = _calls_to_fill(round_, last)
+            calls = _calls_to_fill(round_, last, self.calls_per_begin)
             return settle_calls, self._stretch(calls, last.elapsed_ns * calls // last.calls)
 
     def latency(self, calls: int, budget_ns: int = 0, limit_ns: int = sys.maxsize) -> LatencyStretch:
@@ -94,19 +112,23 @@ class TimingLoop:
         with _garbage_collector_off():
             return self._latency(calls, budget_ns, limit_ns)
 
-    def _latency(self, calls: int, budget_ns: int, limit_ns: int) -> LatencyStretch:
+    def _settle(self, round_: Round, call: Callable[[], None]) -> LatencyStretch:
+        return self._latency(round_.settle_calls, round_.settle_ns, round_.limit_ns, call, whole=False)
+
+    def _latency(
+        self, calls: int, budget_ns: int, limit_ns: int, call: Callable[[], None] | None = None, *, whole: bool = True
+    ) -> LatencyStretch:
+        """`call`: in place of the operation's own. `whole`: end with a begin that is used up, within the limit."""
         clock, operation, read_compilations = self._clock, self._operation, self._compilations
-        begin, call, wait, calls_per_begin = (
-            operation.begin,
-            operation.call,
-            operation.wait,
-            operation.calls_per_begin or 1,
-        )
+        begin, wait, calls_per_begin = operation.begin, operation.wait, self.calls_per_begin
+        call = call or operation.call
         totals, returns, slots, compilations = (array("q") for _ in range(4))
         compilations_before = read_compilations()
         slot = calls_begun = elapsed_ns = 0
         first = clock()
-        while not totals or (elapsed_ns < limit_ns and (len(totals) < calls or elapsed_ns < budget_ns)):
+        while not totals or (
+            elapsed_ns < limit_ns and (len(totals) < calls or elapsed_ns < budget_ns or (whole and calls_begun))
+        ):
             if not calls_begun:
                 slot, calls_begun = self._next_slot(), calls_per_begin
                 begin(slot)
@@ -180,11 +202,12 @@ def clock_cost_ns(clock: Clock = time.perf_counter_ns) -> int:
     return int(statistics.median(later - earlier for earlier, later in pairwise(reads)))
 
 
-def _calls_to_fill(round_: Round, measured: ThroughputStretch) -> int:
+def _calls_to_fill(round_: Round, measured: ThroughputStretch, calls_per_begin: int) -> int:
     """Calls that fill the budget, by a stretch just measured: at least those asked for, at most what the limit allows."""
     elapsed_ns = max(measured.elapsed_ns, 1)
     wanted = max(round_.calls, -(-round_.budget_ns * measured.calls // elapsed_ns))
-    return max(min(wanted, round_.limit_ns * measured.calls // elapsed_ns), 1)
+    whole = -(-wanted // calls_per_begin) * calls_per_begin
+    return max(min(whole, round_.limit_ns * measured.calls // elapsed_ns), 1)
 
 
 def _integers(values: array[int]) -> Integers:

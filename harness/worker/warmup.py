@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +33,11 @@ class SettlingDetector:
     Each call is tried once as the last of the warm-up: what its windows hold does not change when more samples come.
     """
 
-    def __init__(self, window_calls: int, window_ns: int, tolerance: float) -> None:
-        """A window is the fewest calls that are at least `window_calls` and take at least `window_ns`."""
+    def __init__(self, window_calls: int, window_ns: int, tolerance: float, calls_per_begin: int = 1) -> None:
+        """A window is the fewest calls that are at least `window_calls` and take at least `window_ns`, and as many of each step
+        where `calls_per_begin` differ from one another: else windows would differ by what steps they happen to hold."""
         self._window_calls = max(window_calls, 1)
+        self._calls_per_begin = calls_per_begin
         self._window_ns = window_ns
         self._tolerance = tolerance
         self._start = 0
@@ -60,7 +63,8 @@ class SettlingDetector:
         calls = len(total_ns)
         time_before = np.concatenate(([0], np.cumsum(total_ns)))
         by_time = np.searchsorted(time_before, time_before[:-1] + self._window_ns, side="left")
-        ends: Integers = np.maximum(np.arange(calls) + self._window_calls, by_time)
+        lengths = np.maximum(by_time - np.arange(calls), self._window_calls)
+        ends: Integers = np.arange(calls) + _whole(lengths, self._calls_per_begin)
         return ends
 
     def _bounds(self, ends: Integers) -> list[int] | None:
@@ -82,6 +86,11 @@ class SettlingDetector:
         return max(medians) <= min(medians) * (1 + self._tolerance)
 
 
+def _whole(calls: Any, calls_per_begin: int) -> Any:
+    """So many calls, or as few more as make whole begins."""
+    return -(-calls // calls_per_begin) * calls_per_begin
+
+
 Watch = Callable[[Callable[[], LatencyStretch]], tuple[LatencyStretch, Surroundings]]
 """Makes the calls of a stretch, and tells what went on around them."""
 
@@ -94,7 +103,9 @@ def warm_up(
     clock: Clock = time.perf_counter_ns,
 ) -> WarmedUp:
     """Call until settled or until `limit_ns` is over, looking at the samples only when another window has gone by."""
-    detector = SettlingDetector(settings.window_calls, settings.window_ns, settings.tolerance)
+    settings = replace(settings, window_calls=_whole(settings.window_calls, loop.calls_per_begin))
+    window = (settings.window_calls, settings.window_ns, settings.tolerance)
+    detector = SettlingDetector(*window, loop.calls_per_begin)
     deadline_ns = clock() + settings.limit_ns
     series = _Series([], [])
     while True:

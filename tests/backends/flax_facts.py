@@ -9,8 +9,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import transformers
 from harness_flax.compiling import CompileLog
 from harness_flax.facts import draws_random_numbers
+from harness_flax.repairs import REPAIRS
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from transformers import BertConfig, FlaxBertModel
 from transformers.models.auto import modeling_flax_auto as auto
@@ -35,6 +37,11 @@ def draws(train: bool) -> bool:
     return draws_random_numbers(jax.jit(lambda x: model(x, train=train, dropout_rng=key)[0]).trace(tokens))
 
 
+def modules_that_name_arguments_of_clip() -> list[str]:
+    files = (Path(transformers.__file__).parent / "models").glob("*/modeling_flax_*.py")
+    return sorted(file.parent.name for file in files if "a_max=" in file.read_text())
+
+
 facts = {
     "feature-extraction": sorted(auto.FLAX_MODEL_MAPPING_NAMES),
     "text-classification": sorted(auto.FLAX_MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES),
@@ -44,6 +51,8 @@ facts = {
     "text-generation": sorted(auto.FLAX_MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
     "text2text-generation": sorted(auto.FLAX_MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES),
     "image-classification": sorted(auto.FLAX_MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES),
+    "names_arguments_of_clip": modules_that_name_arguments_of_clip(),
+    "clip_repaired_for": next(repair.model_types for repair in REPAIRS if repair.name == "clip"),
     "draws_random_numbers": {"evaluation": draws(train=False), "training": draws(train=True)},
 }
 jax.config.update("jax_enable_compilation_cache", False)

@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 SLOTS, BATCH, SEQUENCE = 3, 2, 24
 PADDING = 5  # at the end of each slot's last row
 ITEMS = {"samples": BATCH, "tokens": BATCH * SEQUENCE - PADDING, "positions": BATCH * SEQUENCE}
-TIMEOUT_S = 300
+TIMEOUT_S = 1200
 CACHE = "reusable"
 
 Outputs = list[dict[str, npt.NDArray[Any]]]
@@ -53,6 +53,10 @@ class Question:
         None  # of the harness's own inputs; None: drawn here, each slot's last row ends in padding
     )
     ignores_mask: bool = False  # every token is to be read, padding too: what a model computes that forgets the mask
+    operation: str = "forward"
+    new_tokens: int | None = None
+    do_sample: bool = False
+    num_beams: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,22 @@ class Lab:
     def outputs_of(self, backend: str, script: Path, source: str, task: str, *more: object) -> Outputs:
         """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER MORE...` writes, in the stack of a backend."""
         return self._outputs_of(Question(backend, source, task), script, *more)
+
+    def plain_generations(self, questions: Sequence[Question], new_tokens: int, num_beams: int) -> list[Outputs]:
+        """What a few lines of Transformers make of the inputs of each question, in one process of the pytorch stack."""
+        return self.over_inputs(HERE / "plain_generation.py", questions, new_tokens, num_beams)
+
+    def over_inputs(
+        self, script: Path, questions: Sequence[Question], *settings: object, backend: str = "eager"
+    ) -> list[Outputs]:
+        """The outputs that `SCRIPT SETTINGS... {CHECKPOINT INPUTS.npz FOLDER}...` writes, in one process of a backend's stack."""
+        folders = [self._new_folder() for _ in questions]
+        arguments: list[object] = []
+        for question, folder in zip(questions, folders, strict=True):
+            checkpoint = self.checkpoint(question.source)
+            arguments += [checkpoint, self._inputs_of(question, checkpoint), folder]
+        self.run(backend, script, *settings, *arguments)
+        return [_read_outputs(folder) for folder in folders]
 
     def _outputs_of(self, question: Question, script: Path, *more: object) -> Outputs:
         out, checkpoint = self._new_folder(), self.checkpoint(question.source)
@@ -184,7 +204,7 @@ def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
         runner=runner,
         backend=question.backend,
         task=question.task,
-        operation="forward",
+        operation=question.operation,
         checkpoint=str(prepared.checkpoint),
         inputs="",
         folder=str(prepared.folder),
@@ -196,6 +216,9 @@ def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
         batch_size=BATCH,
         sequence_length=SEQUENCE,
         compile_cache=question.compile_cache,
+        new_tokens=question.new_tokens,
+        do_sample=question.do_sample,
+        num_beams=question.num_beams,
         options=dict(question.options),
     )
 
@@ -205,6 +228,10 @@ def _cell(question: Question, padding: Padding) -> Cell:
         model=question.source,
         checkpoint=question.source,
         task=question.task,
+        operation=question.operation,
+        new_tokens=question.new_tokens,
+        do_sample=question.do_sample,
+        num_beams=question.num_beams,
         batch_size=BATCH,
         sequence_length=SEQUENCE,
         padding=padding,

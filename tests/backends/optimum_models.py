@@ -8,7 +8,16 @@ import optimum.exporters.onnx.model_configs  # noqa: F401 - registers the export
 from optimum.exporters.tasks import TasksManager
 from optimum.onnxruntime.utils import ORTConfigManager
 
-from harness.tasks import TASKS
+from harness.tasks import GENERATION_TASKS, TASKS
 
-exportable = {task: sorted(TasksManager.get_supported_model_type_for_task(task, exporter="onnx")) for task in TASKS}
-Path(sys.argv[1]).write_text(json.dumps({"exportable": exportable, "optimisable": sorted(ORTConfigManager._conf)}))
+
+def exportable(task: str) -> list[str]:
+    return sorted(TasksManager.get_supported_model_type_for_task(task, exporter="onnx"))
+
+
+told = {
+    "exportable": {task: exportable(task) for task in TASKS},
+    "with_cache": {task: exportable(f"{task}-with-past") for task in GENERATION_TASKS},
+    "optimisable": sorted(ORTConfigManager._conf),
+}
+Path(sys.argv[1]).write_text(json.dumps(told))

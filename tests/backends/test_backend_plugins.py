@@ -21,6 +21,8 @@ BACKENDS: Mapping[str, Backend] = {
 }
 BERT = {"model_type": "bert", "vocab_size": 9, "architectures": ["BertForMaskedLM"], "max_position_embeddings": 512}
 GPT2 = {"model_type": "gpt2", "vocab_size": 9, "architectures": ["GPT2LMHeadModel"], "n_positions": 1024}
+LLAMA = {"model_type": "llama", "vocab_size": 9, "architectures": ["LlamaForCausalLM"]}
+DECODING = {"task": "text-generation", "operation": "decode", "new_tokens": 8}
 T5 = {
     "model_type": "t5",
     "vocab_size": 9,
@@ -93,7 +95,7 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known(name: str, tas
 @pytest.mark.parametrize(
     ("axes", "model_config", "said"),
     [
-        ({"operation": "decode"}, {}, "operation decode: {name} runs forward"),
+        ({"operation": "decode", "new_tokens": 8}, {}, "operation decode: task feature-extraction generates nothing"),
         ({"dtype": "int4"}, {}, "dtype int4: on cpu {name} runs float32"),
         ({"device": "tpu"}, {}, "device tpu: {name} runs on cpu, cuda"),
         ({}, {"model_type": "bart", "vocab_size": 9, "is_encoder_decoder": True}, "the encoder of model type bart"),
@@ -145,6 +147,34 @@ def test_sixteen_bit_is_for_pytorch_only(name: str) -> None:
         assert (reason(cell(name, dtype=dtype), BERT) is None) == (name != "onnxruntime")
 
 
+def test_int8_is_for_what_can_quantise_and_on_the_cpu_only(name: str) -> None:
+    assert (reason(cell(name, dtype="int8"), BERT) is None) == (name != "compile")
+    assert "dtype int8: on cuda" in str(reason(cell(name, dtype="int8", device="cuda"), BERT))
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "model_config", "said"),
+    [
+        (
+            "eager",
+            {"task": "text-generation"},
+            GPT2,
+            "dtype int8: model type gpt2 has layers Conv1D in place of Linear",
+        ),
+        ("onnxruntime", {"task": "text-generation"}, GPT2, "None"),
+        ("sdpa", {}, VIT, "dtype int8: it is for models of text"),
+        ("onnxruntime", {}, VIT, "dtype int8: it is for models of text"),
+        ("onnxruntime", {"options": {"optimum_level": "O2"}}, BERT, "dtype int8: it is made of the graph as exported"),
+        ("onnxruntime", DECODING, LLAMA, "dtype int8: decode would soon make other tokens than in float32"),
+        ("eager", DECODING, LLAMA, "dtype int8: decode would soon make other tokens than in float32"),
+    ],
+)
+def test_what_quantising_would_leave_as_it_is_is_refused(
+    name: str, axes: dict[str, Any], model_config: dict[str, Any], said: str
+) -> None:
+    assert said in str(reason(cell(name, dtype="int8", **axes), model_config))
+
+
 def test_onnxruntime_refuses_architectures_that_the_exporter_does_not_have() -> None:
     found = reason(cell("onnxruntime"), {"model_type": "mamba2", "vocab_size": 9})
     assert found == "model type mamba2: optimum's ONNX exporter does not have it for feature-extraction"
@@ -156,10 +186,41 @@ def test_onnxruntime_refuses_to_optimise_what_the_optimiser_does_not_have() -> N
     assert found == "optimum_level O2: optimum's optimiser does not have model type qwen2"
 
 
+def test_onnxruntime_refuses_generate_where_optimum_would_take_heads_to_have_another_width() -> None:
+    wide = {"model_type": "qwen3", "vocab_size": 9, "hidden_size": 1024, "num_attention_heads": 16, "head_dim": 128}
+    found = {
+        operation: reason(cell("onnxruntime", task="text-generation", operation=operation, new_tokens=8), wide)
+        for operation in ("decode", "generate")
+    }
+    assert found["decode"] is None
+    assert found["generate"] is not None
+    assert (
+        "64 wide (hidden_size / num_attention_heads), this model's are 128; prefill and decode run it"
+        in found["generate"]
+    )
+
+
 def test_onnxruntime_refuses_the_level_that_would_be_float16_in_silence() -> None:
     found = reason(cell("onnxruntime", {"optimum_level": "O4"}), {})
     assert found is not None
     assert "float16" in found
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason_given"),
+    [
+        ({"num_beams": 2}, "num_beams 2: Transformers' beam search runs the model uncompiled"),
+        (
+            {"new_tokens": 1},
+            "new_tokens 1: Transformers' generate compiles the steps after the first token, and there is none",
+        ),
+        ({"do_sample": True}, None),
+    ],
+)
+def test_compile_generates_where_transformers_compiles(axes: dict[str, Any], reason_given: str | None) -> None:
+    asked = {"task": "text-generation", "operation": "generate", "new_tokens": 8} | axes
+    assert reason(cell("compile", **asked), GPT2) == reason_given
+    assert reason(cell("eager", **asked), GPT2) is None
 
 
 def test_cuda_graphs_need_a_gpu() -> None:

@@ -51,7 +51,7 @@ assert len(harness_flax.plugin.harness_register_backends()) == 1
     subprocess.run([sys.executable, "-I", "-c", script], check=True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("task", "model_config"), [("feature-extraction", BERT), ("text-generation", GPT2)])
 def test_a_forward_pass_of_an_encoder_and_of_a_decoder_is_supported(
     task: str, model_config: dict[str, Any], dtype: str
@@ -71,8 +71,8 @@ def test_nothing_is_refused_for_a_model_whose_config_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("axes", "model_config", "said"),
     [
-        ({"operation": "decode"}, {}, "operation decode: flax runs forward"),
-        ({"dtype": "float16"}, {}, "dtype float16: on cpu flax runs float32, bfloat16"),
+        ({"operation": "train_step"}, {}, "operation train_step: flax runs forward, prefill, decode, generate"),
+        ({"dtype": "int8"}, {}, "dtype int8: on cpu flax runs float32, bfloat16, float16"),
         ({"device": "tpu"}, {}, "device tpu: flax runs on cpu, cuda"),
         ({"task": "text-generation"}, BERT, "the checkpoint is of BertModel, which has no head for it"),
         ({}, {"model_type": "bart", "vocab_size": 9, "is_encoder_decoder": True}, "the encoder of model type bart"),
@@ -108,6 +108,19 @@ def test_architectures_without_a_flax_class_for_the_task_are_refused() -> None:
 )
 def test_encoder_decoders_images_and_heads_are_supported(task: str, model_config: dict[str, Any]) -> None:
     assert reason(model_config, task=task) is None
+
+
+@pytest.mark.parametrize("operation", ["prefill", "decode", "generate"])
+def test_a_prompt_is_continued_by_decoders_whose_flax_code_keeps_keys_and_values(operation: str) -> None:
+    asked = {"task": "text-generation", "operation": operation, "new_tokens": None if operation == "prefill" else 4}
+    bert = {**BERT, "architectures": ["BertLMHeadModel"], "is_decoder": True}
+    assert reason(GPT2, **asked) is None
+    assert reason({**T5, "model_type": "bart"}, **{**asked, "task": "text2text-generation"}) is None
+    assert reason({"model_type": "bart", "vocab_size": 9}, **asked) is not None
+    assert reason(bert, **asked) == (
+        f"operation {operation}: the Flax code of bert keeps keys and values only where an encoder stands beside it"
+    )
+    assert reason(bert, task="text-generation") is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from harness_pytorch.architectures import ENCODERS, WITHOUT_SDPA
+from harness_pytorch.architectures import ENCODERS, WITHOUT_LINEAR, WITHOUT_SDPA
 from launches import BATCH, HERE, ITEMS, SEQUENCE, Lab, Question, largest_difference
 
 from harness.model import Cell
@@ -77,6 +77,7 @@ def test_the_lists_of_model_types_are_those_of_the_locked_transformers(lab: Lab,
     models = json.loads((tmp_path / "models.json").read_text())
     assert set(models["without_sdpa"]) == WITHOUT_SDPA
     assert set(models["encoders"]) == ENCODERS
+    assert set(models["conv1d"]) == WITHOUT_LINEAR
 
 
 @pytest.mark.parametrize(("source", "task"), [*EVERY, RESNET])

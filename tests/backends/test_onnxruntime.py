@@ -26,6 +26,12 @@ FILLING = dataclasses.replace(OPTIMISED, compile_cache="warm")
 WARM = dataclasses.replace(FILLING, cache_of=FILLING)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _asked_together(lab: Lab) -> None:
+    lab.ask_together(ALL)
+    lab.ask_together([Question("eager", asked.source, asked.task) for asked in ALL])
+
+
 @pytest.fixture(params=ALL, ids=lambda question: f"{question.source}-{question.task}-{question.device}")
 def asked(request: pytest.FixtureRequest) -> Question:
     question: Question = request.param
@@ -154,4 +160,5 @@ def test_the_lists_of_model_types_are_those_of_the_locked_optimum(lab: Lab, tmp_
     lab.run("onnxruntime", HERE / "optimum_models.py", tmp_path / "models.json")
     models = json.loads((tmp_path / "models.json").read_text())
     assert {task: set(types) for task, types in models["exportable"].items()} == EXPORTABLE
+    assert all(set(types) == EXPORTABLE[task] for task, types in models["with_cache"].items())
     assert set(models["optimisable"]) == OPTIMISABLE

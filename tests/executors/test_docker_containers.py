@@ -145,6 +145,15 @@ def test_an_engine_behind_a_network_is_refused_as_it_has_other_folders(
         Engine.connect()
 
 
+def test_what_is_no_address_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("DOCKER_HOST", "garbage")
+    with pytest.raises(EngineLostError, match=r"DOCKER_HOST is 'garbage', which is no address .*unix://"):
+        Engine.connect()
+
+
 def test_without_a_client_there_is_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineLostError, match="there is no command `docker`"):

@@ -13,7 +13,7 @@ from harness.executors import pip
 from harness.images import Image, building, ensure, obstacle
 from harness.images.building import build_command
 from harness.images.client import Client, Hear, Outcome
-from harness.images.spec import Stale, spec_of
+from harness.images.spec import DOCKERFILE, Stale, spec_of
 from harness.model import HarnessError
 from images.doubles import BASE, BUILDKIT, Commands, Images, Spoken, TinyPlugin, unheard
 from images.test_base import probed
@@ -35,6 +35,7 @@ class Builds(Spoken):
         super().__init__({"run": probed(), **answers})
         self._images = images
         self.contexts: list[set[str]] = []
+        self.dockerfiles: list[str] = []
 
     def run(self, arguments: Sequence[str], hear: Hear | None = None) -> Outcome:
         outcome = super().run(arguments, hear)
@@ -44,6 +45,7 @@ class Builds(Spoken):
             tag = options["tag"]
             self._images.images[tag] = ImageFacts(f"sha256:{len(self.asked)}", (tag,), labels, 7)
             self.contexts.append({path.name for path in Path(arguments[-1]).iterdir()})
+            self.dockerfiles.append((Path(arguments[-1]) / "Dockerfile").read_text())
         return outcome
 
 
@@ -110,6 +112,12 @@ def test_one_base_serves_all_images_of_a_command(case: Case, plugin: TinyPlugin)
 def test_a_build_is_given_dockerfile_lock_worker_plugins_and_supplies(case: Case, plugin: TinyPlugin) -> None:
     case.ensure(plugin.backend())
     assert case.client.contexts == [{"Dockerfile", "docker", "harness", "plugins", "stack.lock"}]
+
+
+def test_a_build_is_given_the_backends_own_dockerfile_where_it_has_one(case: Case, plugin: TinyPlugin) -> None:
+    plugin.write("Dockerfile", "FROM its/own\n")
+    case.ensure(plugin.backend(), plugin.backend("other", dockerfile="tiny_images:Dockerfile"))
+    assert case.client.dockerfiles == [DOCKERFILE.read_text(), "FROM its/own\n"]
 
 
 def test_a_build_has_no_network_and_no_index(plugin: TinyPlugin) -> None:

@@ -16,7 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
 
-BACKENDS = {name: backend for name, backend in plugins.load().backends.items() if backend.by_default}
+SET_UP = {"harness_pytorch", "harness_onnxruntime", "harness_flax"}
+"""The plugins that `make setup` installs: whatever else is installed is built by `harness build` alone."""
+
+BACKENDS = {
+    name: backend
+    for name, backend in plugins.load().backends.items()
+    if backend.by_default and SET_UP.issuperset(backend.stack.packages)
+}
 
 
 def service(backend: str, device: str) -> dict[str, Any]:

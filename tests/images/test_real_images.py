@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness import cli
 from harness.engine import Engine
 from harness.images import Image, Missing, Stale, ensure, find
 from harness.images.base import LOCAL, OFFICIAL
@@ -167,3 +169,52 @@ def test_the_repository_itself_is_a_context(client: Client, engine: Engine, plug
     client.run(["rmi", "--force", tag])
     assert facts is not None
     assert facts.labels["org.backend-harness.backend"] == "tiny_repository"
+
+
+OWN_DOCKERFILE = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ARG LOCK
+ARG PLUGINS
+COPY ${LOCK} /stack.lock
+RUN python3 -m venv /opt/venv
+RUN --mount=type=bind,source=docker/wheelhouse,target=/wheelhouse \\
+    /opt/venv/bin/pip install --no-index --find-links /wheelhouse --requirement /stack.lock
+COPY harness /opt/venv/own/harness
+COPY ${PLUGINS} /opt/venv/own/tiny_images
+RUN echo /opt/venv/own > "$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/own.pth"
+"""
+"""The least that will do: an environment at the place where executors look for it."""
+
+
+def test_the_command_builds_from_a_plugins_own_dockerfile(
+    engine: Engine,
+    client: Client,
+    plugin: TinyPlugin,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plugin.write("Dockerfile", OWN_DOCKERFILE)
+    plugin.write(
+        "plugin.py",
+        "from harness.hookspecs import hookimpl\n"
+        "from harness.model import Backend, Stack\n"
+        f"STACK = Stack({plugin.stack.name!r}, {plugin.stack.lock!r}, {plugin.stack.packages!r})\n"
+        "@hookimpl\n"
+        "def harness_register_backends():\n"
+        "    yield Backend('tiny_own', STACK, 'm:R', '', dockerfile='tiny_images:Dockerfile')\n",
+    )
+    local = ["--local-base"] if engine.image(OFFICIAL) is None else []
+    monkeypatch.setattr(sys, "argv", ["harness", "build", "tiny_own", "--plugin", "tiny_images.plugin", *local])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == cli.OK
+    assert "backend-harness/tiny_own:cpu" in capsys.readouterr().out
+    try:
+        command = ["run", "--rm", "--network=none", "backend-harness/tiny_own:cpu", "/opt/venv/bin/python", "-I", "-c"]
+        seen = client.run(
+            [*command, "import harness.protocol, tiny_images.runner as r; print(r.tiny_dependency.VERSION)"]
+        )
+        assert seen.lines == ("1.0",)
+    finally:
+        client.run(["rmi", "--force", "backend-harness/tiny_own:cpu"])

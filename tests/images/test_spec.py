@@ -148,3 +148,15 @@ def test_the_dockerfile_uses_nothing_that_docker_20_10_does_not_know() -> None:
     lines = DOCKERFILE.read_text().splitlines()
     assert not [line for line in lines if re.match(r"#\s*syntax\s*=", line)]
     assert not [line for line in lines if re.search(r"<<|--link", line) and not line.startswith("#")]
+
+
+def test_a_backend_may_bring_a_dockerfile_of_its_own(plugin: TinyPlugin) -> None:
+    plugin.write("Dockerfile", "FROM scratch\n")
+    own, shared = (spec_of(plugin.backend(dockerfile=each), "cpu") for each in ("tiny_images:Dockerfile", None))
+    assert (own.dockerfile.read_text(), shared.dockerfile) == ("FROM scratch\n", DOCKERFILE)
+    assert own.content["dockerfile_sha256"] != shared.content["dockerfile_sha256"]
+
+
+def test_a_dockerfile_that_is_not_there_is_told_with_what_to_do(plugin: TinyPlugin) -> None:
+    with pytest.raises(HarnessError, match=r"backend tiny_images: its Dockerfile is given as 'tiny_images:None', but"):
+        spec_of(plugin.backend(dockerfile="tiny_images:None"), "cpu")

@@ -340,6 +340,36 @@ def test_text_is_cut_off_to_its_row_and_padded_on_the_tokenizers_side(
     assert not made["input_ids"][..., :8].any()
 
 
+@pytest.mark.parametrize("operation", ["prefill", "decode", "generate"])
+def test_what_a_decoder_is_to_continue_is_padded_on_the_left_whatever_the_tokenizer_says(
+    tmp_path: Path, operation: str
+) -> None:
+    config = {**GPT2, "type_vocab_size": 2}
+    asked = cell(padding=0.25, task="text-generation", operation=operation, new_tokens=4)
+    made = arrays(make_inputs(asked, checkpoint(tmp_path, config), tmp_path))
+    assert made.keys() == {"input_ids", "attention_mask"}
+    assert made["attention_mask"].tolist() == [[[0] * 4 + [1] * 12] * 2] * 8
+
+
+def test_operations_of_generation_share_their_prompts_and_forward_does_not(tmp_path: Path) -> None:
+    def digest(operation: str) -> str:
+        asked = cell(padding=0.25, task="text-generation", operation=operation, new_tokens=4)
+        return make_inputs(asked, checkpoint(tmp_path, GPT2), tmp_path).sha256
+
+    prompts = {digest(operation) for operation in ("prefill", "decode", "generate")}
+    assert len(prompts) == 1
+    assert digest("forward") not in prompts
+
+
+def test_the_prompt_of_an_encoder_decoder_stays_on_its_tokenizers_side_and_its_decoder_begins_anew(
+    tmp_path: Path,
+) -> None:
+    asked = cell(padding=0.25, task="text2text-generation", operation="generate", new_tokens=4)
+    made = arrays(make_inputs(asked, checkpoint(tmp_path, T5), tmp_path))
+    assert made.keys() == {"input_ids", "attention_mask"}
+    assert made["attention_mask"].tolist() == [[[1] * 12 + [0] * 4] * 2] * 8
+
+
 def test_a_padding_side_that_is_none_is_refused(tmp_path: Path, with_tokenizer: Checkpoint) -> None:
     (with_tokenizer.folder / "tokenizer_config.json").write_text('{"padding_side": "middle"}')
     with pytest.raises(HarnessError, match="padding_side is 'middle', it must be right or left"):

@@ -27,13 +27,27 @@ def a_round(index: int, *, disturbed: bool = False) -> RoundRecord:
 
 
 def store_measured(
-    store: ResultStore, cell: Cell | None = None, disturbed: Sequence[int] = (), run_id: str = "run-1"
+    store: ResultStore,
+    cell: Cell | None = None,
+    disturbed: Sequence[int] = (),
+    run_id: str = "run-1",
+    stamps_ms: Sequence[Sequence[int]] = (),
+    **numbers: float,
 ) -> Result:
-    """One launch of two rounds: calls of 10, 20 and 30 ms, and of 40, 50 and 60; something was compiled during the third."""
+    """One launch of two rounds: calls of 10, 20 and 30 ms, and of 40, 50 and 60; something was compiled during the third.
+
+    `stamps_ms`: of each call of a marked round, where there is one.
+    """
     cell = cell or a_cell()
     rounds = [a_round(index, disturbed=index in disturbed) for index in (0, 1)]
-    store.add_launch(a_launch(cell, rounds=rounds))
+    marked = (
+        [a_round(2).model_copy(update={"mode": "marked", "marks": ["token"] * len(stamps_ms[0])})] if stamps_ms else []
+    )
+    store.add_launch(a_launch(cell, rounds=[*rounds, *marked]))
     folder = store.launch_folder(cell.key, "launch-1")
+    if marked:
+        calls = np.zeros(len(stamps_ms), np.int64)
+        np.savez(folder / "round-2.npz", total_ns=calls, compiled=calls, mark_ns=np.array(stamps_ms, np.int64) * MS)
     for index in (0, 1):
         total_ns = np.array([10, 20, 30], np.int64) * MS + 30 * MS * index
         np.savez(folder / f"round-{index}.npz", total_ns=total_ns, compiled=np.array([0, 0, 1 - index], np.int64))
@@ -47,8 +61,10 @@ def store_measured(
         samples=5,
         cold_start_s=None,
     )
-    numbers = Measurements(launches=1, samples=5, median_latency_s=0.04, per_launch=[summary], warm_up_calls=7)
-    result = a_result(cell, measurements=numbers, run_id=run_id, environment=ENVIRONMENT, versions={"torch": "2.13.0"})
+    measured = Measurements(
+        launches=1, samples=5, median_latency_s=0.04, per_launch=[summary], warm_up_calls=7, **numbers
+    )
+    result = a_result(cell, measurements=measured, run_id=run_id, environment=ENVIRONMENT, versions={"torch": "2.13.0"})
     store.add(result)
     return result
 

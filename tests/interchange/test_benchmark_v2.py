@@ -101,6 +101,30 @@ def test_a_summarised_entry_has_a_latency_for_each_launch(store: ResultStore) ->
     assert benchmark_v2.entry(store_measured(store)).measurements.e2e_latency == [0.04]
 
 
+GENERATE = a_cell(task="text-generation", operation="generate", new_tokens=3, batch_size=2)
+
+
+def test_a_generation_has_the_time_of_each_token_of_each_call(store: ResultStore) -> None:
+    (entry,) = exported(store, store_measured(store, GENERATE, stamps_ms=[[10, 20, 40], [20, 25, 30]])).values()
+    numbers = entry["measurements"]
+    assert numbers["e2e_latency"] == [0.01, 0.02, 0.04, 0.05, 0.06]
+    assert numbers["time_to_first_token"] == [0.01, 0.02]
+    assert numbers["inter_token_latency"] == pytest.approx([0.015, 0.005])
+    assert numbers["timestamps"] == [[[0.01, 0.02, 0.04]] * 2, [[0.02, 0.025, 0.03]] * 2]
+    assert entry["config"]["num_tokens_to_generate"] == 3
+
+
+def test_a_summarised_generation_has_its_one_number_of_each(store: ResultStore) -> None:
+    numbers = benchmark_v2.entry(store_measured(store, GENERATE, ttft_s=0.01, inter_token_latency_s=0.015)).measurements
+    assert (numbers.time_to_first_token, numbers.inter_token_latency) == ([0.01], [0.015])
+    assert numbers.timestamps is None
+
+
+def test_without_stamps_what_comes_of_them_is_null(store: ResultStore) -> None:
+    numbers = exported(store, store_measured(store, GENERATE)).popitem()[1]["measurements"]
+    assert [numbers[name] for name in ("time_to_first_token", "inter_token_latency", "timestamps")] == [None] * 3
+
+
 def test_who_measured_on_what_is_told(store: ResultStore) -> None:
     (entry,) = exported(store, store_measured(store)).values()
     metadata = entry["metadata"]
@@ -136,14 +160,14 @@ def test_a_failure_is_an_entry_without_success_and_latencies(store: ResultStore)
 
 
 def test_what_was_exported_is_read_back(store: ResultStore, tmp_path: Path) -> None:
-    """But for new tokens, which a forward pass has none of: their readers want a number there."""
-    entries = exported(store, store_measured(store))
-    for entry in entries.values():
-        entry["config"]["num_tokens_to_generate"] = 1
+    """Of generations: their readers want a number of new tokens."""
+    entries = exported(store, store_measured(store, GENERATE, stamps_ms=[[10, 20, 40], [20, 25, 30]]))
     (tmp_path / "theirs.json").write_text(json.dumps(entries))
     (result,) = read(tmp_path / "theirs.json")
-    assert result.measurements.median_latency_s == pytest.approx(0.04)
-    assert (result.config.batch_size, result.config.sequence_length) == (1, 128)
+    numbers = result.measurements
+    assert numbers.median_latency_s == numbers.e2e_latency_s == pytest.approx(0.04)
+    assert (numbers.ttft_s, numbers.inter_token_latency_s) == (pytest.approx(0.015), pytest.approx(0.01))
+    assert (result.config.batch_size, result.config.sequence_length, result.config.new_tokens) == (2, 128, 3)
 
 
 def test_two_results_of_one_key_are_refused(store: ResultStore) -> None:

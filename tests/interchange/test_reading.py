@@ -93,6 +93,14 @@ def test_benchmark_v2_latencies_are_those_of_single_calls() -> None:
     assert result.measurements.warm_up_calls == 5
 
 
+def test_benchmark_v2_tells_times_of_tokens_and_how_little_they_are_to_be_trusted() -> None:
+    result = by_entry("benchmark_v2.json")["1" * 64]
+    numbers = result.measurements
+    assert (numbers.ttft_s, numbers.inter_token_latency_s) == (pytest.approx(0.02), pytest.approx(0.004))
+    assert numbers.e2e_latency_s == numbers.median_latency_s
+    assert any("float32 clock readings" in sentence for sentence in result.lacks)
+
+
 def test_benchmark_v2_has_no_throughput_of_its_own() -> None:
     result = by_entry("benchmark_v2.json")["1" * 64]
     assert result.measurements.throughput is None
@@ -157,6 +165,13 @@ def test_a_report_of_text_generation_is_a_result_for_each_repeated_target() -> N
     assert set(results) == {"prefill", "decode", "generate"}
     assert {result.config.backend for result in results.values()} == {"vllm"}  # from the config beside it
     assert {result.config.new_tokens for result in results.values()} == {32}
+
+
+def test_a_prefill_is_the_time_to_the_first_token_and_a_generate_that_to_the_last() -> None:
+    results = {name: each.measurements for name, each in by_entry("text_generation/benchmark_report.json").items()}
+    assert results["prefill"].ttft_s == results["prefill"].median_latency_s is not None
+    assert results["generate"].e2e_latency_s == results["generate"].median_latency_s is not None
+    assert {results["decode"].ttft_s, results["decode"].e2e_latency_s} == {None}
 
 
 def test_a_first_call_that_is_the_second_is_not_taken_for_the_first() -> None:

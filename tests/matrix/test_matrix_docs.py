@@ -29,8 +29,9 @@ def section(title: str) -> str:
 
 
 def documented(title: str) -> dict[str, str]:
-    """First cell -> line, of every table row whose first cell is a name in code."""
-    return {match[1]: match[0] for match in re.finditer(r"^\| `(\w+)` \|.*$", section(title), re.MULTILINE)}
+    """First cell -> line, of every table row whose first cell is a name in code; of sections below it none."""
+    rows = re.finditer(r"^\| `(\w+)` \|.*$", section(title).split("\n### ")[0], re.MULTILINE)
+    return {match[1]: match[0] for match in rows}
 
 
 def test_every_top_level_key_is_documented() -> None:
@@ -68,12 +69,12 @@ def test_the_example_of_the_page_expands_to_the_table_below_it(
     assert seen == [[cell.replace("null", "None") for cell in row] for row in expected]
 
 
-def test_the_quick_matrix_has_every_installed_backend_at_batch_1_and_8(make_plugins: Callable[..., Plugins]) -> None:
+def test_the_quick_matrix_has_every_installed_backend_at_batch_1_and_4(make_plugins: Callable[..., Plugins]) -> None:
     matrix = expand(ROOT / "matrices/quick.yaml", make_plugins(EAGER, ORT), lambda source: SmallIdentity(source))
     assert matrix.name == "quick"
     assert [[(c.cell.batch_size, c.cell.backend) for c in group.cells] for group in matrix.groups] == [
         [(1, "eager"), (1, "onnxruntime")],
-        [(8, "eager"), (8, "onnxruntime")],
+        [(4, "eager"), (4, "onnxruntime")],
     ]
     cell = matrix.cells[0].cell
     assert (cell.model, cell.task, cell.sequence_length, cell.dtype, cell.device) == (
@@ -96,12 +97,22 @@ def test_the_stack_control_compares_eager_with_eager_in_the_other_stack() -> Non
 
 def test_the_decoder_matrix_has_every_backend_that_is_meant_by_default() -> None:
     installed = load()
-    matrix = expand(ROOT / "matrices/decoder-forward.yaml", installed, lambda source: SmallIdentity(source))
-    (group,) = matrix.groups
-    assert {planned.cell.backend for planned in group.cells} == {
-        name for name, backend in installed.backends.items() if backend.by_default
-    }
-    assert {(planned.cell.task, planned.cell.operation) for planned in group.cells} == {("text-generation", "forward")}
+    matrix = expand(ROOT / "matrices/decoder.yaml", installed, lambda source: SmallIdentity(source))
+    by_default = {name for name, backend in installed.backends.items() if backend.by_default}
+    assert [{planned.cell.backend for planned in group.cells} for group in matrix.groups] == [by_default] * 3
+    assert [(group.cells[0].cell.operation, group.cells[0].cell.new_tokens) for group in matrix.groups] == [
+        ("prefill", None),
+        ("decode", 32),
+        ("generate", 32),
+    ]
+    assert {planned.reason for planned in matrix.cells} == {None}
+
+
+def test_the_batch_sweep_varies_nothing_but_the_batch() -> None:
+    matrix = expand(ROOT / "matrices/batch-sweep.yaml", load(), lambda source: SmallIdentity(source))
+    assert [group.cells[0].cell.batch_size for group in matrix.groups] == [1, 4, 16, 64]
+    plain = {planned.cell.model_copy(update={"batch_size": 1}).key for planned in matrix.cells}
+    assert len(plain) == len(matrix.groups[0].cells)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +125,7 @@ def test_the_decoder_matrix_has_every_backend_that_is_meant_by_default() -> None
         ),
         ("seq2seq", {"feature-extraction", "text2text-generation"}, set()),
         ("vision", {"image-classification"}, {"compile", "sdpa"}),
+        ("application", {"feature-extraction"}, set()),
     ],
 )
 def test_every_backend_by_default_runs_all_of_a_matrix_but_attention_where_there_is_none(

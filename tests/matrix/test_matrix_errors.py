@@ -98,9 +98,9 @@ def test_an_option_of_a_backend_that_declares_none_says_so(refusal: Refusal) -> 
         (
             "dtype",
             "float33",
-            "is 'float33'; it must be one of 'float32', 'bfloat16', 'float16'; did you mean 'float32'?",
+            "is 'float33'; it must be one of 'float32', 'bfloat16', 'float16', 'int8'; did you mean 'float32'?",
         ),
-        ("dtype", "32", "is 32; it must be one of 'float32', 'bfloat16', 'float16'"),
+        ("dtype", "32", "is 32; it must be one of 'float32', 'bfloat16', 'float16', 'int8'"),
         ("device", "CPU", "is 'CPU'; it must be one of 'cpu', 'cuda'; did you mean 'cpu'?"),
         ("task", "fill_mask", "did you mean 'fill-mask'?"),
         ("operation", "forwards", "did you mean 'forward'?"),

@@ -53,6 +53,27 @@ def test_a_cell_has_all_that_the_file_says(expand_text: Expand) -> None:
     ]
 
 
+def test_only_operations_that_make_tokens_have_a_number_of_them(expand_text: Expand) -> None:
+    """So that one matrix can have all; what would be two cells of one prefill is one."""
+    matrix = expand_text(f"""\
+        {HEAD.strip()}
+        matrix: {{backend: [eager], operation: [forward, prefill, decode, generate], new_tokens: [8, 16]}}
+        """)
+    assert [(planned.cell.operation, planned.cell.new_tokens) for planned in matrix.cells] == [
+        ("forward", None),
+        ("prefill", None),
+        ("decode", 8),
+        ("decode", 16),
+        ("generate", 8),
+        ("generate", 16),
+    ]
+
+
+def test_tokens_are_32_where_nobody_names_a_number_and_the_likeliest_of_one_beam(expand_text: Expand) -> None:
+    (planned,) = expand_text(f"{HEAD}matrix: {{backend: [eager], operation: [generate]}}\n").cells
+    assert (planned.cell.new_tokens, planned.cell.do_sample, planned.cell.num_beams) == (32, False, 1)
+
+
 def test_a_cell_holds_every_declared_option_with_its_default(expand_text: Expand) -> None:
     matrix = expand_text(f"{HEAD}matrix: {{backend: [onnxruntime]}}\n")
     assert matrix.cells[0].cell.options == {"optimization": None, "level": 2, "scale": 1.0, "fold": True}
@@ -167,23 +188,24 @@ def test_what_a_backend_does_not_support_is_planned_with_its_reason(make_plugins
     ]
 
 
-def test_a_supports_that_raises_names_its_plugin(make_plugins: MakePlugins, write: Write) -> None:
+def test_a_supports_that_raises_fails_its_cells_alone_and_names_its_plugin(
+    make_plugins: MakePlugins, write: Write
+) -> None:
     def broken(*_: object) -> str | None:
         raise KeyError("hidden_size")
 
-    plugins = make_plugins(backend("eager", supports=broken))
-    with pytest.raises(
-        HarnessError, match=r"^plugin 'small_plugin': supports\(\) of the backend 'eager' raised KeyError"
-    ):
-        expand(write(f"{HEAD}matrix: {{}}\n"), plugins, identify)
+    plugins = make_plugins(backend("eager", supports=broken), backend("other"))
+    bad, good = expand(write(f"{HEAD}matrix: {{}}\n"), plugins, identify).cells
+    assert (bad.status, good.status) == (Status.FAILED, None)
+    assert str(bad.reason).startswith("plugin 'small_plugin': supports() of the backend 'eager' raised KeyError")
 
 
 def test_a_supports_that_answers_neither_text_nor_none_names_its_plugin(
     make_plugins: MakePlugins, write: Write
 ) -> None:
     plugins = make_plugins(backend("eager", supports=lambda *_: True))
-    with pytest.raises(HarnessError, match="returned True, not text or None"):
-        expand(write(f"{HEAD}matrix: {{}}\n"), plugins, identify)
+    (bad,) = expand(write(f"{HEAD}matrix: {{}}\n"), plugins, identify).cells
+    assert "returned True, not text or None" in str(bad.reason)
 
 
 def test_what_a_plugin_drops_is_planned_as_skipped(make_plugins: MakePlugins, write: Write) -> None:

@@ -206,6 +206,58 @@ def alone() -> str:
     return render_results([eager(operation="prefill", threads=1, model="path:/models/my bert", inputs={"seed": 3})])
 
 
+def accurate(backend: str, dtype: str, latency_s: float, spearman: float, **changes: Any) -> Result:
+    numbers = measured(
+        EAGER, median_latency_s=latency_s, accuracy_metric="spearman", accuracy_value=spearman, **changes
+    )
+    return a_result(a_cell(backend=backend, dtype=dtype), measurements=numbers)
+
+
+def accuracy() -> str:
+    wrong = unranked("onnxruntime", Status.MISMATCH, reason="dtype: asked for 'int8', in effect 'float32+int8'")
+    told = {"accuracy_metric": "spearman", "accuracy_value": 0.87654}
+    numbers = wrong.measurements.model_copy(update=told)
+    doubtful = wrong.model_copy(update={"config": a_cell(backend="onnxruntime", dtype="int8"), "measurements": numbers})
+    return render_results(
+        [
+            accurate("eager", "float32", 0.0466, 0.90123),
+            accurate("eager", "bfloat16", 0.0312, 0.9),
+            accurate("eager", "int8", 0.0255, 0.8911, parity_max_abs=0.21),
+            doubtful,
+        ]
+    )
+
+
+def generated(backend: str, operation: str, **numbers: Any) -> Result:
+    axes = {"new_tokens": None if operation == "prefill" else 32, "num_beams": 4 if operation == "generate" else 1}
+    cell = a_cell(backend=backend, task="text-generation", operation=operation, sequence_length=64, **axes)
+    plain = EAGER if backend == "eager" else ORT
+    return a_result(cell, measurements=measured(plain, **numbers))
+
+
+def generation() -> str:
+    """Prefill by its rate of reading, decode by its columns, generate by its stamps; one that has none, and other tokens."""
+    in_tokens = {"throughput_unit": "tokens/s", "kv_cache_bytes": 4_377_600, "tokens_equal": True}
+    near = {"tokens_equal": False, "first_token_difference": 17}
+    stamped = {"ttft_s": 0.2104, "inter_token_latency_s": 0.0467, "decode_tokens_per_s": 21.3}
+    return render_results(
+        [
+            generated("eager", "prefill", prefill_tokens_per_s=1373.4, kv_cache_bytes=2_949_120),
+            generated("onnxruntime", "prefill", prefill_tokens_per_s=2528.6),
+            generated("eager", "decode", **in_tokens),
+            generated(
+                "onnxruntime",
+                "decode",
+                **{**in_tokens, **near, "verdict": "faster"},
+                ratio_ci_low=1.7,
+                ratio_ci_high=1.9,
+            ),
+            generated("eager", "generate", **in_tokens, **stamped, median_latency_s=1.6581),
+            generated("flax", "generate", **in_tokens, median_latency_s=1.2034),
+        ]
+    )
+
+
 def two_hosts() -> str:
     cell = a_cell(backend="onnxruntime")
     elsewhere = some_hashes(cell, host_hash="8" * 64)
@@ -263,6 +315,8 @@ CASES: dict[str, Callable[[], str]] = {
     case.__name__: case
     for case in (
         quick, in_colour, every_ending, baseline_leads, no_baseline, verdicts, no_winner, calibration, calibrated,
+        accuracy,
+        generation,
         nothing_ranked, alone, two_hosts, extremes, nothing, plan,
         *machine_cases.CASES,
     )

@@ -9,10 +9,12 @@ from harness.doctor.checks import Check, Finding
 from harness.images import Image
 from harness.inventory import BackendEntry, ImageEntry, ImageState, Pin, StackEntry
 from harness.model import Backend, Option, Stack
-from harness.plugins import Provenance
+from harness.plugins import Broken, Provenance
 from harness.report.backends import render_backend, render_backends
 from harness.report.doctor import render_checks
+from harness.report.findings import render_findings
 from harness.report.images import render_images
+from harness.testing import Finding as Verdict
 
 PYTORCH = StackEntry(
     Stack("pytorch", "harness_pytorch:pytorch.lock", ("harness_pytorch",), ("g++", "libpython3-dev")),
@@ -77,6 +79,27 @@ def backend_of_nothing() -> str:
     return render_backend(entry("lost", GONE, description="", plugin=Provenance(None, None)))
 
 
+BROKEN = (
+    Broken(
+        "flax",
+        Provenance("harness-flax", "0.1.0"),
+        None,
+        "plugin 'flax' (harness-flax 0.1.0) cannot be imported (ModuleNotFoundError: No module named 'jax'); its backends are "
+        "missing, reinstall or remove it",
+    ),
+    Broken(
+        "many",
+        Provenance("harness-many", "2.0"),
+        "many_b",
+        "plugin 'many' (harness-many 2.0): the backend 'many_b': the option 'x' is declared twice",
+    ),
+)
+
+
+def broken_backends() -> str:
+    return render_backends([entry("eager", PYTORCH)], broken=BROKEN)
+
+
 def no_backends() -> str:
     return render_backends([])
 
@@ -123,6 +146,22 @@ def images() -> str:
     )
 
 
+FINDINGS = (
+    Verdict("ends", True, "the launch went to its end"),
+    Verdict("facts", False, "threads: asked for 1, in effect 2. Tell in facts() what the framework says is in effect"),
+    Verdict("parity", None, "there is no eager to compare with: install harness-pytorch"),
+)
+
+
+def findings() -> str:
+    return render_findings("mine", FINDINGS)
+
+
+def findings_of_a_good_one() -> str:
+    return render_findings("mine", FINDINGS[:1])
+
+
 CASES = (
-    backends, backend, backend_of_nothing, no_backends, doctor, doctor_without_findings, doctor_with_a_warning, images
+    backends, backend, backend_of_nothing, no_backends, doctor, doctor_without_findings, doctor_with_a_warning, images,
+    findings, findings_of_a_good_one, broken_backends,
 )  # fmt: skip

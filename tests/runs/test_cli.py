@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from run_bench import Bench
 
+from harness.model import Status
+
 
 def assert_refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
     assert run.returncode == 2, (run.stdout, run.stderr)
@@ -113,7 +115,7 @@ def test_a_history_of_a_newer_harness_is_refused_and_left_as_it_is(bench: Bench)
     assert (bench.results / "history.jsonl").read_bytes() == content
 
 
-def test_an_environment_that_cannot_be_made_shows_pips_last_lines(bench: Bench) -> None:
+def test_an_environment_that_cannot_be_made_is_a_failed_row_with_pips_last_lines(bench: Bench) -> None:
     (bench.folder / "needy").mkdir()
     (bench.folder / "needy" / "__init__.py").write_text("")
     (bench.folder / "needy" / "needy.lock").write_text("no-such-distribution-anywhere==1.0\n")
@@ -133,7 +135,8 @@ def test_an_environment_that_cannot_be_made_shows_pips_last_lines(bench: Bench) 
     matrix = bench.folder / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("- fake_b", "- needy"))
     run = bench.run("-p", "needy.plugin", "--only", "backend == 'needy'")
-    assert run.returncode == 2, run.stderr
+    assert run.returncode == 1, run.stderr
+    assert bench.by_backend()["needy"].status is Status.FAILED
     assert "no-such-distribution-anywhere" in run.stderr
     assert "needy.lock" in run.stderr
     assert "Traceback" not in run.stderr

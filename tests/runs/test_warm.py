@@ -61,6 +61,11 @@ def test_the_launch_that_fills_the_cache_is_none_of_those_that_are_measured(meas
     assert all(record.rounds and record.warm_up for record in records)
 
 
+def test_a_link_that_a_worker_left_in_the_cache_is_not_followed_on_the_host(measured: Bench) -> None:
+    (content,) = kept(measured)
+    assert [file.name for file in content.iterdir()] == ["compiled"]
+
+
 def test_the_cache_is_filled_once_and_what_a_launch_writes_never_comes_back(measured: Bench) -> None:
     (content,) = kept(measured)
     before = content.stat().st_mtime_ns

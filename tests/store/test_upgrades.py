@@ -63,6 +63,14 @@ def test_version_1_gets_the_settings_that_were_in_effect_and_a_reason_for_what_i
     assert numbers.reasons["compile_s"] == "eager compiles nothing"
 
 
+def test_version_2_stamped_nothing_told_no_accuracy_and_says_so_of_what_comes_of_them() -> None:
+    result = records.parse(Result, golden(2, "history.jsonl").read_bytes(), "golden")
+    protocol, numbers = result.metadata.protocol, result.measurements
+    assert (protocol.marked_rounds, protocol.accuracy, protocol.passes) == (0, False, 2)
+    numbers_of_3 = ("ttft_s", "tokens_equal", "kv_cache_bytes", "model_s", "accuracy_value")
+    assert {numbers.reasons[name] for name in numbers_of_3} == {"not measured yet (schema version 2)"}
+
+
 def test_a_launch_of_version_1_says_that_nobody_looked_on() -> None:
     assert "no monitor" in str(records.read(LaunchRecord, golden(1, "launch.json")).monitor_reason)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.executors.base import Ending, LaunchSpec, Progress, Provided, worker_variables
+from harness.executors.processes import processes_of
 from harness.model import Backend, Status
 
 HERE = Path(__file__).parent
@@ -42,3 +43,6 @@ class HereExecutor:
     def kill(self, launch: LaunchSpec, pid: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+    def survivors(self, launch: LaunchSpec) -> list[str]:
+        return processes_of(launch.folder)

@@ -31,11 +31,12 @@ def test_a_runner_in_a_container_is_seen_as_one_on_the_host_is(
     engine: Engine, checkpoint_with_wheels: Checkpoint
 ) -> None:
     fake = next(iter(plugin.harness_register_backends()))
-    options = {"load_ms": 100.0, "compile_ms": 5.0, "call_ms": 4.0, "wrong": "cached"}
+    options = {"load_ms": 200.0, "compile_ms": 5.0, "call_ms": 4.0, "wrong": "cached"}
+    executor = docker_executor(engine, lambda _: None)
     findings = check_backend(
-        fake, docker_executor(engine, lambda _: None), checkpoint_with_wheels, options=options, timeout_s=60
+        fake, executor, checkpoint_with_wheels, options=options, kill_in=("load",), reference=fake, timeout_s=60
     )
     verdicts = {finding.check: finding.passed for finding in findings}
-    assert verdicts["outputs"] is False
-    for check in ("ends", "phases", "items", "wait", "computes", "threads", "compilations", "memory"):
+    assert (verdicts["outputs"], verdicts["parity"]) == (False, False)
+    for check in ("ends", "phases", "items", "wait", "computes", "threads", "compilations", "memory", "kill"):
         assert verdicts[check], findings

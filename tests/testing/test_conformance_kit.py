@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from harness_fake import plugin
@@ -10,9 +13,11 @@ from here_executor import HereExecutor
 
 from harness.checkpoints import Checkpoint
 from harness.model import Backend, HarnessError, OptionValue
-from harness.testing import CHECKS, Finding, assert_conforms, check_backend
+from harness.plugins import load
+from harness.testing import CHECKS, Finding, assert_conforms, check_backend, check_installed, checking, conforms
 
-FAKE = next(iter(plugin.harness_register_backends()))
+OFFERED = next(iter(plugin.harness_register_backends()))
+FAKE = replace(OFFERED, stack=replace(OFFERED.stack, packages=("harness_fake", "wrong_runners")))
 COMPILING: dict[str, OptionValue] = {"load_ms": 100.0, "compile_ms": 5.0, "call_ms": 4.0}
 INTERPRETING: dict[str, OptionValue] = {"load_ms": 100.0, "call_ms": 4.0}
 
@@ -22,10 +27,17 @@ def named(runner: str) -> Backend:
 
 
 def check(
-    checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue] | None = None, timeout_s: float = 60
+    checkpoint: Checkpoint,
+    runner: str,
+    options: dict[str, OptionValue] | None = None,
+    timeout_s: float = 60,
+    kill_in: Sequence[str] = (),
+    **more: Any,
 ) -> dict[str, Finding]:
     options = COMPILING if options is None else options
-    findings = check_backend(named(runner), HereExecutor(), checkpoint, options=options, timeout_s=timeout_s)
+    findings = check_backend(
+        named(runner), HereExecutor(), checkpoint, options=options, timeout_s=timeout_s, kill_in=kill_in, **more
+    )
     assert [finding.check for finding in findings] == list(CHECKS)
     return {finding.check: finding for finding in findings}
 
@@ -45,7 +57,9 @@ def failed(findings: dict[str, Finding]) -> set[str]:
 def test_a_runner_that_keeps_its_promises_passes(
     checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue]
 ) -> None:
-    findings = check(checkpoint, runner, options)
+    findings = check(
+        checkpoint, runner, options, plugin="harness_fake.plugin", reference=FAKE, kill_in=("load", "steady")
+    )
     assert {name for name, finding in findings.items() if not finding.passed} == set(), findings
 
 
@@ -62,14 +76,44 @@ def test_a_runner_that_keeps_its_promises_passes(
         ("Honest", {**COMPILING, "report_threads": 2}, "facts", "threads: asked for 1, in effect 2"),
         ("Leaky", COMPILING, "close", "Let go of model, session, inputs and outputs"),
         ("LeakyMapping", COMPILING, "close", "close() gave back 0 MB, the weights are 67 MB"),
+        ("Echo", COMPILING, "honesty", "asked for float13, which there is not, it ran and told that it was in effect"),
+        ("Nobody", COMPILING, "registration", "wrong_runners has no class 'Nobody'"),
     ],
 )
 def test_a_broken_promise_fails_its_check_and_no_other(
     checkpoint: Checkpoint, runner: str, options: dict[str, OptionValue], broken: str, advice: str
 ) -> None:
     findings = check(checkpoint, runner, options)
-    assert failed(findings) == {broken}
+    assert failed(findings) == ({broken} if broken != "registration" else {broken, "ends"})  # it cannot be imported
     assert advice in findings[broken].message
+
+
+def test_a_child_that_outlives_a_killed_launch_is_found(checkpoint: Checkpoint) -> None:
+    findings = check(checkpoint, "Runaway", kill_in=("load",))
+    assert failed(findings) == {"kill"}
+    assert re.search(r"\(load: process \d+ \(.*time.sleep\(20\)", findings["kill"].message)
+
+
+def test_outputs_that_are_not_the_reference_s_fail_parity(checkpoint: Checkpoint) -> None:
+    findings = check(checkpoint, "Honest", {**COMPILING, "wrong": "values"}, reference=FAKE)
+    assert failed(findings) == {"parity"}
+    assert "Compare layer by layer" in findings["parity"].message
+
+
+def test_without_reference_module_and_phases_their_checks_have_no_verdict(checkpoint: Checkpoint) -> None:
+    findings = check(checkpoint, "Honest")
+    unjudged = {name: finding.message for name, finding in findings.items() if finding.passed is None}
+    assert unjudged == {
+        "import": "which module offers the backend was not told",
+        "parity": "there is no eager to compare with: install harness-pytorch",
+        "kill": "no launch was killed: no phase was named",
+    }
+
+
+def test_a_reference_that_cannot_be_made_leaves_parity_without_a_verdict(checkpoint: Checkpoint) -> None:
+    cuda_alone = replace(FAKE, dtypes={"cuda": ("float32",)})
+    findings = check(checkpoint, "Honest", reference=cuda_alone)
+    assert findings["parity"] == Finding("parity", None, "fake makes no reference here: device cpu: fake runs on cuda")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +144,19 @@ def test_a_runner_that_is_none_is_said_to_be_none(checkpoint: Checkpoint) -> Non
     assert failed(findings) == {"ends"}
 
 
+def test_an_installed_backend_is_checked_with_its_plugin_and_the_model_that_is_named(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(["harness_fake.plugin"])
+    monkeypatch.setattr(checking, "identify", lambda source: source)
+    monkeypatch.setattr(checking, "materialise", lambda *_: checkpoint)
+    findings = check_installed("fake", loaded, HereExecutor(), model="path:made-up", options=COMPILING, kill_in=())
+    verdicts = {finding.check: finding.passed for finding in findings}
+    assert verdicts["import"]
+    assert not conforms(findings)  # the fake echoes the dtype
+    assert verdicts["honesty"] is False
+
+
 def test_a_cell_that_the_backend_refuses_is_not_checked(checkpoint: Checkpoint) -> None:
     too_short = replace(checkpoint, config={**checkpoint.config, "max_position_embeddings": 8})
     with pytest.raises(HarnessError, match="fake cannot be checked with path:made-up: sequence_length 24"):
@@ -111,3 +168,30 @@ def test_a_test_of_a_backend_fails_with_every_message() -> None:
     with pytest.raises(AssertionError, match=r"^wait: it did not\nclose: leaks$"):
         assert_conforms(findings)
     assert_conforms([Finding("threads", None, "one processor")])
+
+
+@pytest.mark.parametrize(
+    ("operation", "items"),
+    [
+        ("prefill", "'samples': 2, 'tokens': 48"),
+        ("decode", "'tokens': 2, 'samples': 2"),
+        ("generate", "'tokens': 8, 'samples': 2"),
+    ],
+)
+def test_operations_of_generation_are_led_counted_and_compared_too(
+    checkpoint: Checkpoint, operation: str, items: str
+) -> None:
+    findings = check_backend(
+        FAKE,
+        HereExecutor(),
+        checkpoint,
+        operation=operation,
+        task="text-generation",
+        options=COMPILING,
+        reference=FAKE,
+        kill_in=(),
+    )
+    verdicts = {finding.check: finding for finding in findings}
+    for name in ("ends", "items", "computes", "parity", "compilations"):  # two inputs may end in one of its 20 words
+        assert verdicts[name].passed, verdicts[name]
+    assert items in verdicts["items"].message

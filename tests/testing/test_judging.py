@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.model import Backend, Cell, Option, Stack
+from harness.model import Backend, Cell, Option, ParityRecord, Stack
 from harness.testing import CHECKS, Finding
 from harness.testing.judging import Case, judge
+from harness.testing.outside import Asked, Declared, Killed, Loaded, Paired, Sight
 from harness.worker.observations import (
     Compared,
     Counted,
@@ -54,7 +55,13 @@ EFFECTIVE = {
     "mode": "default",
 }
 STAGES = [["load", "read", 50], ["compile", "compile", 30], ["first_call", "first_call", 15]]
-GOOD: tuple[Observation, ...] = (
+MATCHING = ParityRecord(when="before", passed=True, max_abs=2e-6)
+GOOD: tuple[Observation | Sight, ...] = (
+    Declared(()),
+    Loaded("tested.plugin", None, ("tested",), ()),
+    Asked("float13", "float13: there is no such dtype", {}),
+    Paired(MATCHING),
+    Killed({"load": (), "steady": ()}),
     Started(STAGES, {"prepare": "nothing to"}, 100, {"samples": 2, "tokens": 8}, 1),
     Told(EFFECTIVE, {"framework": "1"}, {}),
     Waited(call_ns=[100, 110, 90], outputs_ns=[12, 13, 10], again_ns=[10, 10, 10]),
@@ -67,13 +74,13 @@ GOOD: tuple[Observation, ...] = (
 )
 
 
-def verdicts(*changed: Observation, cell: Cell = CELL) -> dict[str, Finding]:
+def verdicts(*changed: Observation | Sight, cell: Cell = CELL) -> dict[str, Finding]:
     """Of a good launch in which a few things were seen otherwise."""
     seen = {type(observation): observation for observation in (*GOOD, *changed)}
     return {finding.check: finding for finding in judge(Case(BACKEND, cell, INPUTS, seen))}
 
 
-def otherwise(kind: type[Observation], **fields: Any) -> Observation:
+def otherwise(kind: type[Any], **fields: Any) -> Any:
     """What was seen in a good launch, but for some fields."""
     return replace(next(observation for observation in GOOD if isinstance(observation, kind)), **fields)
 
@@ -120,12 +127,42 @@ def test_a_good_launch_passes_every_check() -> None:
         ),
         (otherwise(Counted, bytes={**dict.fromkeys(WHY_UNKNOWN), "weights_bytes": 0}), "memory", "weights_bytes is 0"),
         (otherwise(Freed, held_after_bytes=170_000_000), "close", "close() gave back 30 MB, the weights are 90 MB"),
+        (
+            Declared(("it has no description. Say it", "no lock")),
+            "registration",
+            "it has no description. Say it; no lock",
+        ),
+        (otherwise(Loaded, heavy=("torch", "triton")), "import", "imports torch, triton. Import in none what"),
+        (otherwise(Loaded, error="NameError: x"), "import", "tested.plugin cannot be imported in a process of its own"),
+        (
+            Asked("float13", None, {"dtype": "float13"}),
+            "honesty",
+            "it ran and told that it was in effect. Tell in facts()",
+        ),
+        (
+            Paired(ParityRecord(when="before", passed=False, max_abs=1.0, message="slot 0: logits differs by 3")),
+            "parity",
+            "slot 0: logits differs by 3. Compare layer by layer",
+        ),
+        (Killed({"load": (), "compile": ("process 7 (cc1plus)",)}), "kill", "(compile: process 7 (cc1plus)). Start"),
     ],
 )
-def test_a_broken_promise_fails_its_check(seen: Observation, check: str, said: str) -> None:
+def test_a_broken_promise_fails_its_check(seen: Observation | Sight, check: str, said: str) -> None:
     finding = verdicts(seen)[check]
     assert finding.passed is False
     assert said in finding.message
+
+
+def test_a_runner_that_tells_what_is_in_effect_whatever_was_asked_for_is_honest() -> None:
+    honesty = verdicts(Asked("float13", None, {"dtype": "float32"}))["honesty"]
+    assert (honesty.passed, honesty.message) == (True, "asked for float13, which there is not, it told 'float32'")
+
+
+def test_what_was_not_looked_at_has_the_reason_and_no_verdict() -> None:
+    found = judge(Case(BACKEND, CELL, INPUTS, {}, unseen={Paired: "no reference here"}))
+    by_check = {finding.check: finding for finding in found}
+    assert by_check["parity"] == Finding("parity", None, "no reference here")
+    assert by_check["facts"] == Finding("facts", None, "the launch did not come to it")
 
 
 def test_the_page_names_every_check_in_order() -> None:

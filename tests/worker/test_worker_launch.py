@@ -261,7 +261,7 @@ def test_a_throughput_round_times_all_calls_at_once_and_leaves_no_file(make_job:
 
 def test_a_round_of_an_unknown_mode_is_refused(make_job: MakeJob) -> None:
     last = failure(make_job(), Open(), replace(LATENCY, mode="fast"))
-    assert last.message == "a round of mode 'fast'; there are latency and throughput"
+    assert last.message == "a round of mode 'fast'; there are latency, throughput, marked"
 
 
 def test_the_memory_pass_tells_peaks_and_why_one_is_not_known(make_job: MakeJob) -> None:

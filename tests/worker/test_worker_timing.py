@@ -167,23 +167,32 @@ def test_a_slow_call_while_settling_does_not_shorten_the_round() -> None:
 def test_an_operation_with_a_state_begins_anew_when_its_calls_are_used_up() -> None:
     clock = ManualClock()
     operation = ClockedOperation(clock, call_ns=lambda _: 10, calls_per_begin=3)
-    stretch = loop_of(operation, clock).latency(calls=7)
-    assert stretch.slot.tolist() == [0, 0, 0, 1, 1, 1, 2]
+    stretch = loop_of(operation, clock).latency(calls=6)
+    assert stretch.slot.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_what_is_recorded_of_an_operation_with_a_state_has_as_many_of_each_step() -> None:
+    clock = ManualClock()
+    operation = ClockedOperation(clock, call_ns=lambda n: MS * (1 + n % 3), calls_per_begin=3)
+    loop = loop_of(operation, clock)
+    assert loop.latency(calls=4).total_ns.tolist() == [MS, 2 * MS, 3 * MS] * 2
+    assert loop.latency(calls=1, budget_ns=7 * MS).total_ns.tolist() == [MS, 2 * MS, 3 * MS] * 2
+    assert loop.latency(calls=9, limit_ns=2 * MS).total_ns.tolist() == [MS, 2 * MS]
 
 
 def test_an_operation_with_a_state_begins_anew_with_each_stretch() -> None:
     clock = ManualClock()
     operation = ClockedOperation(clock, call_ns=lambda _: 10, calls_per_begin=3)
     loop = loop_of(operation, clock)
-    loop.latency(calls=1)
-    assert loop.latency(calls=2).slot.tolist() == [1, 1]
+    loop.latency(calls=1, limit_ns=1)
+    assert loop.latency(calls=2).slot.tolist() == [1, 1, 1]
 
 
 def test_throughput_of_an_operation_with_a_state_leaves_its_beginnings_out() -> None:
     clock = ManualClock()
     operation = ClockedOperation(clock, call_ns=lambda _: MS, begin_ns=100 * MS, calls_per_begin=4)
     _, stretch = loop_of(operation, clock).throughput_round(replace(ROUND, settle_calls=1, calls=10))
-    assert (stretch.calls, stretch.elapsed_ns) == (10, 10 * MS)
+    assert (stretch.calls, stretch.elapsed_ns) == (12, 12 * MS)
     assert len(operation.begun) == 1 + 3
 
 

@@ -66,6 +66,16 @@ def test_a_steady_climb_is_never_warm() -> None:
     assert settled_after([round(1_000 * 1.01**call) for call in range(200)]) is None
 
 
+def test_windows_hold_as_many_of_each_step_where_steps_differ() -> None:
+    """A generation of 16 steps that get longer: windows of 10 calls would differ by what steps they hold."""
+    series = np.array([1_000 + 100 * (call % 16) for call in range(96)], np.int64)
+    compiled = np.zeros_like(series)
+    assert SettlingDetector(10, 0, 0.03).settled_after(series[:48], compiled[:48]) is None
+    assert SettlingDetector(10, 0, 0.03, calls_per_begin=16).settled_after(series[:48], compiled[:48]) == 0
+    assert SettlingDetector(17, 0, 0.03, calls_per_begin=16).settled_after(series[:95], compiled[:95]) is None
+    assert SettlingDetector(17, 0, 0.03, calls_per_begin=16).settled_after(series, compiled) == 0
+
+
 def test_windows_last_at_least_as_long_as_asked() -> None:
     assert settled_after([MS] * 149, window_ns=50 * MS) is None
     assert settled_after([MS] * 150, window_ns=50 * MS) == 0

@@ -78,6 +78,15 @@ FIXED_SETTINGS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 }
 """Model type -> key of config.json -> (Transformers' default, the only value that the Flax code computes or that compares)."""
 
+CACHE_FAULTS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("bert", "big_bird", "electra", "roberta", "roberta-prelayernorm", "xlm-roberta"),
+        "keeps keys and values only where an encoder stands beside it",
+    ),
+    "bart": "computes other logits from the keys and values it has kept, where no encoder stands beside it",
+}
+"""Model types that have a Flax class for text-generation but go wrong when a prompt is continued -> what its code does."""
+
 ENCODERS = {"mt5": "FlaxMT5EncoderModel", "t5": "FlaxT5EncoderModel"}
 """Encoder-decoders whose encoder has a Flax class of its own: that extracts features."""
 

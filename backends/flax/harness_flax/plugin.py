@@ -7,9 +7,10 @@ from typing import Any
 
 from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Stack
-from harness_flax.architectures import ENCODERS, MODEL_TYPES, differences
+from harness.tasks import GENERATION
+from harness_flax.architectures import CACHE_FAULTS, ENCODERS, MODEL_TYPES, differences
 
-DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16"))
+DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16", "float16"))
 
 STACK = Stack(
     name="flax",
@@ -30,6 +31,8 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
         yield f"model type {model_type}: Transformers has no Flax class for it and {cell.task}"
     if cell.task == "feature-extraction" and model_config.get("is_encoder_decoder") and model_type not in ENCODERS:
         yield f"task feature-extraction: Transformers has no Flax class for the encoder of model type {model_type}"
+    if cell.operation in GENERATION and cell.task == "text-generation" and model_type in CACHE_FAULTS:
+        yield f"operation {cell.operation}: the Flax code of {model_type} {CACHE_FAULTS[model_type]}"
     yield from differences(model_config)
 
 
@@ -39,6 +42,7 @@ FLAX = Backend(
     runner="harness_flax.runner:FlaxRunner",
     description="Flax: compiled ahead of time by XLA, one program for the shape of the inputs",
     tasks=tuple(MODEL_TYPES),
+    operations=("forward", *GENERATION, "application"),
     dtypes=DTYPES,
     supports=supports,
     has_compile_cache=True,

@@ -6,7 +6,7 @@ like the rest. What cannot be repaired is refused: `harness_flax.architectures`.
     rotary_theta    llama, mistral, gemma use theta 10000 whatever the config says (theta 50: 9 wrong, of logits around 1.6)
     sliding_window  mistral without a window sees the current token alone (8 wrong); a window of n tokens is one of n + 1 (5 wrong)
     tied_head       llama and mistral with tied embeddings have a head of their own, left at random numbers (9 wrong)
-    clip            t5 and mt5 call jnp.clip by names of arguments that jax no longer knows (TypeError)
+    clip            t5, mt5 and longt5 call jnp.clip by names of arguments that jax no longer knows (TypeError)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import PretrainedConfig
 
-from harness_flax.architectures import ENCODERS, MODEL_TYPES, ROTARY
+from harness_flax.architectures import MODEL_TYPES, ROTARY
 
 Weights = dict[str, Any]
 """A tree of arrays, as Flax calls it: names of modules down to names of weights."""
@@ -85,9 +85,10 @@ def _clip(values: jax.Array, a_min: Any = None, a_max: Any = None) -> jax.Array:
     return jnp.clip(values, a_min, a_max)
 
 
-def _know_old_names_of_clip(_: PretrainedConfig) -> None:
-    """In the one module that calls it so: mt5's classes are made of t5's."""
-    code: Any = importlib.import_module("transformers.models.t5.modeling_flax_t5")
+def _know_old_names_of_clip(config: PretrainedConfig) -> None:
+    """In the module that calls it so: mt5's classes are made of t5's."""
+    family = {"mt5": "t5"}.get(config.model_type, config.model_type)
+    code: Any = importlib.import_module(f"transformers.models.{family}.modeling_flax_{family}")
     code.jnp = SimpleNamespace(**{**vars(jnp), "clip": _clip})
 
 
@@ -105,6 +106,6 @@ REPAIRS = (
         needed=lambda config: bool(config.tie_word_embeddings),
         mend_weights=_use_embedding_as_head,
     ),
-    Repair("clip", tuple(ENCODERS), mend_code=_know_old_names_of_clip),
+    Repair("clip", ("t5", "mt5", "longt5"), mend_code=_know_old_names_of_clip),
 )
 """All of them; each asks itself whether it concerns a model."""

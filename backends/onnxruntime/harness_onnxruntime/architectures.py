@@ -83,7 +83,12 @@ EXPORTABLE = {
         """
     ),
 }
-"""By task: what optimum's ONNX exporter supports (`TasksManager.get_supported_model_type_for_task`)."""
+"""By task: what optimum's ONNX exporter supports (`TasksManager.get_supported_model_type_for_task`). Tasks of generation it
+supports of the same model types with a cache ("text-generation-with-past") as without."""
+
+GENERATES_BY_HEAD_DIM = _words("gemma gemma3_text gpt_oss nemotron")
+"""Whose config's `head_dim` optimum's ORTModelForCausalLM reads. Heads of all others it takes to be as wide as hidden_size /
+num_attention_heads."""
 
 OPTIMISABLE = _words(
     """

@@ -1,5 +1,7 @@
 """The exported model as a launch leaves it for others: a folder `model` and beside it `artefact.json`, which describes it.
 
+A model is one file; but for an encoder-decoder that is to generate it is three.
+
 The description is written last, so a model without one is not whole. It holds what the export process said of the model.
 """
 
@@ -13,6 +15,10 @@ from typing import Any
 
 DESCRIPTION = "artefact.json"
 
+MODEL = "model.onnx"
+ENCODER_DECODER = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
+"""As optimum names them. The second is for a decoder's first token, the third for each further one."""
+
 
 @dataclass(frozen=True)
 class Artefact:
@@ -22,13 +28,8 @@ class Artefact:
 
     @property
     def folder(self) -> Path:
-        """Of model.onnx and the files that belong to it."""
+        """Of the model's files and those that belong to them."""
         return self.cache / "model"
-
-    @property
-    def model(self) -> Path:
-        """What a session opens."""
-        return self.folder / "model.onnx"
 
     def state(self) -> str:
         """Of a launch that begins now: `warm` where the model is whole, `cold` where nothing is there, else `stale`."""

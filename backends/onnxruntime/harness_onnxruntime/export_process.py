@@ -17,42 +17,51 @@ from typing import Any, TextIO
 
 import onnx
 import torch
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from optimum.exporters.onnx import export as export_graph
 from optimum.exporters.onnx import main_export
 from optimum.exporters.tasks import TasksManager
 from optimum.onnxruntime import AutoOptimizationConfig, ORTOptimizer
 from transformers import AutoConfig, AutoModelForTextEncoding
 
-MODEL = "model.onnx"
+from harness_onnxruntime.artefact import MODEL
+
 FLOATS = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+INTEGERS = {onnx.TensorProto.INT8: "int8", onnx.TensorProto.UINT8: "int8"}
+PRODUCTS = ("MatMul", "Gemm", "MatMulInteger")
+"""Operators whose second input is the weights, where there are any."""
 
 
-def export(checkpoint: str, task: str, folder: str, threads: int) -> dict[str, Any]:
-    """Write the model for one task, in float32, without a cache; where an encoder-decoder extracts features, its encoder.
+def export(checkpoint: str, task: str, folder: str, threads: int, with_cache: bool) -> dict[str, Any]:
+    """Write the model for one task, in float32; where an encoder-decoder extracts features, its encoder.
 
-    Parity is judged later, so optimum need not validate.
+    `with_cache`: a decoder that takes and gives keys and values. Parity is judged later, so optimum need not validate.
     """
     torch.set_num_threads(threads)
     is_encoder_decoder = AutoConfig.from_pretrained(checkpoint, local_files_only=True).is_encoder_decoder
-    if is_encoder_decoder and task == "feature-extraction":
+    if (
+        with_cache
+    ):  # afterwards optimum would merge the two graphs of an encoder-decoder's decoder; its own classes ask for none
+        _export_model(checkpoint, f"{task}-with-past", folder, no_post_process=is_encoder_decoder)
+    elif is_encoder_decoder and task == "feature-extraction":
         _export_encoder(checkpoint, task, Path(folder))
     else:
-        _export_model(checkpoint, task, folder)
+        _export_model(checkpoint, task, folder, monolith=True)
         _free_output_shapes(Path(folder) / MODEL)
     return _described(Path(folder))
 
 
-def _export_model(checkpoint: str, task: str, folder: str) -> None:
-    """In one file: optimum would give encoder and decoder one each."""
+def _export_model(checkpoint: str, task: str, folder: str, **layout: bool) -> None:
+    """`monolith`: in one file, where optimum would give encoder and decoder files of their own."""
     main_export(
         checkpoint,
         folder,
         task=task,
-        monolith=True,
         dtype="fp32",
         library_name="transformers",
         local_files_only=True,
         do_validation=False,
+        **layout,
     )
 
 
@@ -75,26 +84,59 @@ def _export_encoder(checkpoint: str, task: str, folder: Path) -> None:
 
 def optimise(folder: str, level: str, into: str) -> dict[str, Any]:
     """Write an optimised copy; levels are optimum's O1, O2 and O3."""
-    optimiser = ORTOptimizer.from_pretrained(folder)
+    optimiser = ORTOptimizer.from_pretrained(folder, [file.name for file in _files(Path(folder))])
     optimiser.optimize(getattr(AutoOptimizationConfig, level)(), save_dir=into, file_suffix="")
     return _described(Path(into))
 
 
-STEPS: Mapping[str, Callable[..., dict[str, Any]]] = {"export": export, "optimise": optimise}
+def quantise(folder: str, into: str) -> dict[str, Any]:
+    """Write a copy whose products with weights are of 8-bit integers: weights once and for all, with one scale a tensor, what
+    they are multiplied with in each call, by its own range. Embeddings, norms and the products of attention stay float32."""
+    source, made = Path(folder) / MODEL, Path(into) / MODEL
+    made.parent.mkdir(exist_ok=True)
+    is_large = any(source.parent.glob("*.onnx_data"))  # more than one file may hold
+    quantize_dynamic(source, made, ["MatMul"], weight_type=QuantType.QInt8, use_external_data_format=is_large)
+    return _described(Path(into))
+
+
+STEPS: Mapping[str, Callable[..., dict[str, Any]]] = {"export": export, "optimise": optimise, "quantise": quantise}
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.onnx"))
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """What can be read from the file; weights in a file of their own stay unread."""
-    model = onnx.load(str(folder / MODEL), load_external_data=False)
-    weights, nodes = model.graph.initializer, model.graph.node
+    """What can be read from the files, together; weights in files of their own stay unread."""
+    models = [onnx.load(str(file), load_external_data=False) for file in _files(folder)]
+    nodes = [node for model in models for node in model.graph.node]
     return {
-        "dtype": "+".join(sorted({FLOATS[weight.data_type] for weight in weights if weight.data_type in FLOATS})),
-        "weights_bytes": sum(_bytes(weight) for weight in weights),
+        "dtype": "+".join(sorted({dtype for model in models for dtype in _dtypes(model.graph)})),
+        "weights_bytes": sum(_bytes(weight) for model in models for weight in model.graph.initializer),
         "training_nodes": sum(map(_in_training_mode, nodes)),
-        "opset": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "opset": {entry.domain or "ai.onnx": entry.version for model in models for entry in model.opset_import},
         "operators": dict(Counter(node.op_type for node in nodes).most_common()),
         "peak_rss_bytes": _peak_rss_bytes(),
     }
+
+
+def _dtypes(graph: onnx.GraphProto) -> set[str]:
+    """Of all floating weights; where products are of integers, of what is multiplied."""
+    products = {weight.data_type for weight in _multiplied(graph)}
+    if products & INTEGERS.keys():
+        return {(INTEGERS | FLOATS)[data_type] for data_type in products}
+    return {FLOATS[weight.data_type] for weight in graph.initializer if weight.data_type in FLOATS}
+
+
+def _multiplied(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """The weights of products, also those that are turned around first, as an embedding is that serves as a head too."""
+    weights = {weight.name: weight for weight in graph.initializer}
+    turned = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
+    for node in graph.node:
+        if node.op_type in PRODUCTS:
+            name = turned.get(node.input[1], node.input[1])
+            if name in weights:
+                yield weights[name]
 
 
 def _bytes(weight: onnx.TensorProto) -> int:

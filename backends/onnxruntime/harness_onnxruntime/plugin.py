@@ -11,7 +11,8 @@ from harness_pytorch.plugin import supports as supports_pytorch
 
 from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack
-from harness_onnxruntime.architectures import EXPORTABLE, OPTIMISABLE
+from harness.tasks import GENERATION
+from harness_onnxruntime.architectures import EXPORTABLE, GENERATES_BY_HEAD_DIM, OPTIMISABLE
 
 HALF_PRECISION_LEVEL = "O4"
 
@@ -34,10 +35,33 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
         yield "optimum_level O4: it makes a float16 graph, in silence also on CPU, and this backend runs float32"
     if model_type is not None and model_type not in EXPORTABLE[cell.task]:
         yield f"model type {model_type}: optimum's ONNX exporter does not have it for {cell.task}"
+    if cell.operation == "generate":
+        yield from _generate_reasons(model_config)
+    if cell.dtype == "int8":
+        yield from _quantising_reasons(cell, model_config)
     if model_type is not None and level and model_type not in OPTIMISABLE:
         yield f"optimum_level {level}: optimum's optimiser does not have model type {model_type}"
     if reason := supports_pytorch(cell, model_config):  # the exporter loads the model with the same classes
         yield reason
+
+
+def _quantising_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
+    if cell.operation in GENERATION:
+        yield f"dtype int8: {cell.operation} would soon make other tokens than in float32; it is for forward and application"
+    if cell.options.get("optimum_level"):
+        yield "dtype int8: it is made of the graph as exported; leave optimum_level null"
+    if "num_channels" in model_config:
+        yield "dtype int8: it is for models of text, as products with weights are quantised and no convolutions"
+
+
+def _generate_reasons(model_config: Mapping[str, Any]) -> Iterator[str]:
+    width, hidden, heads = (model_config.get(name) for name in ("head_dim", "hidden_size", "num_attention_heads"))
+    is_read = model_config.get("model_type") in GENERATES_BY_HEAD_DIM
+    if width and hidden and heads and width != hidden // heads and not is_read:
+        yield (
+            f"operation generate: optimum takes heads to be {hidden // heads} wide (hidden_size / num_attention_heads), "
+            f"this model's are {width}; prefill and decode run it"
+        )
 
 
 ONNXRUNTIME = Backend(
@@ -62,7 +86,8 @@ ONNXRUNTIME = Backend(
         ),
     ),
     tasks=tuple(EXPORTABLE),
-    dtypes={"cpu": ("float32",), "cuda": ("float32",)},
+    operations=("forward", *GENERATION, "application"),
+    dtypes={"cpu": ("float32", "int8"), "cuda": ("float32",)},
     supports=supports,
     has_compile_cache=True,
 )

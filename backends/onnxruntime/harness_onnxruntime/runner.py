@@ -2,7 +2,8 @@
 
 Timed is one `session.run_with_iobinding(binding)` with inputs bound as OrtValues on the session's device, and outputs that ONNX
 Runtime leaves there: its public call with everything in place. `session.run` with numpy arrays takes the same time on CPU
-(18.6 and 18.7 ms, MiniLM, 1 x 128 tokens); optimum's ORTModel around it is not in the call.
+(18.6 and 18.7 ms, MiniLM, 1 x 128 tokens); optimum's ORTModel around it is not in the call. Prefill and decode are in
+`harness_onnxruntime.generation`, generate, which alone imports PyTorch, in `harness_onnxruntime.optimum_generate`.
 
 Loading has no time of its own: the session reads the weights while it is created, which is this backend's compile phase.
 
@@ -13,20 +14,34 @@ opens a session on it and exports nothing.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from harness.worker.api import RUNNERS_COUNTERS, Arrays, Counters, Facts, Job, Mark, Stages, Stopwatch, Unsupported
+from harness.tasks import GENERATION
+from harness.worker.api import (
+    RUNNERS_COUNTERS,
+    Arrays,
+    Counters,
+    Facts,
+    Job,
+    Mark,
+    Operation,
+    Stages,
+    Stopwatch,
+    Unsupported,
+)
 from harness.worker.items import count_items
-from harness_onnxruntime.artefact import Artefact
+from harness_onnxruntime.artefact import MODEL, Artefact
+from harness_onnxruntime.binding import OpenSession, Placed, device_of, inputs_of, place
 from harness_onnxruntime.build import parse_build
 from harness_onnxruntime.exporter import Exporter
+from harness_onnxruntime.generation import Decode, Exported, Prefill, start_token_of
 
 DISTRIBUTIONS = ("optimum", "optimum-onnx", "onnx", "torch", "transformers", "numpy")
 
@@ -45,25 +60,34 @@ PROVIDERS = {
         "CPUExecutionProvider",
     ],  # float32 is float32 in every backend
 }
-DEVICES = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 
-ELEMENT_TYPES = {
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(bool)": np.bool_,
-    "tensor(float)": np.float32,
-}
+
+class SessionOperation(Operation, Protocol):
+    """An operation on a session, with what the runner tells of it."""
+
+    session: onnxruntime.InferenceSession  # there is one once it is compiled
+
+    def details(self) -> Mapping[str, Any]:
+        """What of the way it is run shows in no option."""
+
+    def counters(self) -> Counters:
+        """Bytes of what it keeps from call to call."""
+
+    def release(self) -> None:
+        """Let go of session, inputs and outputs."""
 
 
 class OnnxRuntimeRunner:
     """One exported model and its session."""
 
     def __init__(self, job: Job) -> None:
-        """Start the exporter, unless what it would make is there already."""
+        """Start the exporter, unless what it would make is there already; import what generate needs."""
         self._artefact = Artefact(Path(job.cache))
         self._found = self._artefact.state()
         self._exporter = None if self._found == "warm" else Exporter()
         self._sessions = 0
+        if job.operation == "generate":
+            import harness_onnxruntime.optimum_generate  # noqa: F401 - PyTorch's import is `import`, not compile
         self.not_applicable = {"load": "the session reads the weights while it is created"}
 
     def load(self, job: Job) -> Stages:
@@ -83,18 +107,16 @@ class OnnxRuntimeRunner:
         self._described = self._artefact.described()
         return watch.laps
 
-    def operation(self, name: str, slots: Sequence[Arrays]) -> Forward:
-        """The forward pass. Raises Unsupported for any other operation."""
-        if name != "forward":
-            raise Unsupported(f"operation {name}: onnxruntime runs forward")
-        self._operation = Forward(self._open_session, slots)
+    def operation(self, name: str, slots: Sequence[Arrays]) -> SessionOperation:
+        """Raises Unsupported for what it cannot run."""
+        self._operation = self._made(name, slots)
         return self._operation
 
     def facts(self) -> Facts:
         """Providers and settings are the session's own; the number of threads is counted, where none but ORT starts any."""
         session, artefact = self._operation.session, self._described
         options = session.get_session_options()
-        device = _device(session)
+        device = device_of(session)
         effective = {
             "device": device,
             "dtype": artefact["dtype"],
@@ -116,6 +138,7 @@ class OnnxRuntimeRunner:
             "operators": artefact[
                 "operators"
             ],  # of the file; what the session fuses on top shows in no public interface
+            **self._operation.details(),
         }
         return Facts(effective, _versions(), details)
 
@@ -134,6 +157,7 @@ class OnnxRuntimeRunner:
             "weights_bytes": self._described["weights_bytes"],
             "device_context_bytes": no_context,
             "exporter_peak_rss_bytes": exporting,
+            **self._operation.counters(),
         }
 
     def close(self) -> None:
@@ -145,25 +169,42 @@ class OnnxRuntimeRunner:
         self.__dict__.clear()
         gc.collect()
 
+    def _made(self, name: str, slots: Sequence[Arrays]) -> SessionOperation:
+        if name == "forward":
+            return Forward(self._open_session, slots)
+        if name not in GENERATION:
+            raise Unsupported(f"operation {name}: onnxruntime runs forward, {', '.join(GENERATION)}")
+        start_token = start_token_of(Path(self._job.checkpoint))
+        exported = Exported(self._job, self._artefact.folder, self._open_session, start_token)
+        if name == "generate":
+            from harness_onnxruntime.optimum_generate import Generate  # and PyTorch, which no other operation imports
+
+            return Generate(exported, slots)
+        return Prefill(exported, slots) if name == "prefill" else Decode(exported, slots)
+
     def _exported(self, exporter: Exporter, watch: Stopwatch) -> Mapping[str, Any]:
         """Fill the artefact's folder; what the exporter says of it. Raises ExportError."""
         job, level, folder = self._job, self._job.options.get("optimum_level"), str(self._artefact.folder)
-        exported = folder if level is None else f"{job.scratch}/exported"
-        described = exporter.ask(
-            "export", checkpoint=job.checkpoint, task=job.task, folder=exported, threads=job.threads
-        )
+        is_quantised = job.dtype == "int8"
+        exported = f"{job.scratch}/exported" if level or is_quantised else folder
+        with_cache = job.operation in GENERATION
+        asked = {"checkpoint": job.checkpoint, "task": job.task, "threads": job.threads, "with_cache": with_cache}
+        described = exporter.ask("export", folder=exported, **asked)
         watch.lap("export")
         if level is not None:
             described = exporter.ask("optimise", folder=exported, level=level, into=folder)
             watch.lap("optimise")
+        if is_quantised:
+            described = exporter.ask("quantise", folder=exported, into=folder)
+            watch.lap("quantise")
         return {**described, "optimum_level": level}
 
-    def _open_session(self) -> onnxruntime.InferenceSession:
+    def _open_session(self, file: str) -> onnxruntime.InferenceSession:
         if self._job.device == "cuda":
             onnxruntime.preload_dlls()  # NVIDIA's libraries lie in site-packages, where the loader does not look
         before = _threads()
         session = onnxruntime.InferenceSession(
-            str(self._artefact.model), _session_options(self._job), providers=PROVIDERS[self._job.device]
+            str(self._artefact.folder / file), _session_options(self._job), providers=PROVIDERS[self._job.device]
         )
         self._threads_started = _threads() - before
         self._sessions += 1
@@ -173,9 +214,9 @@ class OnnxRuntimeRunner:
 class Forward:
     """One forward pass: one binding, whose inputs are exchanged and whose output buffers are used again and again."""
 
-    calls_per_begin = None
+    calls_per_begin: int | None = None
 
-    def __init__(self, open_session: Callable[[], onnxruntime.InferenceSession], slots: Sequence[Arrays]) -> None:
+    def __init__(self, open_session: OpenSession, slots: Sequence[Arrays]) -> None:
         self.items: Mapping[str, int] = count_items(slots[0])
         self._open_session = open_session
         self._arrays = slots
@@ -183,20 +224,25 @@ class Forward:
     def compile(self) -> Stages:
         """Create the session, then place the inputs: where they belong is only known now."""
         watch = Stopwatch()
-        self.session = self._open_session()
+        self.session = self._open_session(MODEL)
         watch.lap("session")
-        device = _device(self.session)
+        device = device_of(self.session)
         self._binding = self.session.io_binding()
         for output in self.session.get_outputs():
             self._binding.bind_output(output.name, device)
-        self._slots = [_placed(slot, self.session.get_inputs(), device) for slot in self._arrays]
+        self._slots = [self._placed(slot) for slot in self._arrays]
         watch.lap("bind")
         return watch.laps
 
     def begin(self, slot: int) -> None:
         """Bind the input."""
-        for name, value in self._slots[slot]:
-            self._binding.bind_ortvalue_input(name, value)
+        self._bind(self._slots[slot])
+
+    def transfer(self, arrays: Arrays) -> None:
+        """Copy an input to the device and bind it, for the next call; it is there when this returns."""
+        self._transferred = self._placed(arrays)  # a binding does not keep what is bound
+        self._bind(self._transferred)
+        self._binding.synchronize_inputs()
 
     def call(self, mark: Mark | None = None) -> None:  # noqa: ARG002 - a forward pass has no instants of its own
         """The call that is timed."""
@@ -211,9 +257,24 @@ class Forward:
         names = [output.name for output in self.session.get_outputs()]
         return dict(zip(names, self._binding.copy_outputs_to_cpu(), strict=True))
 
+    def details(self) -> Mapping[str, Any]:
+        """What of the way it is run shows in no option."""
+        return {"io_binding": True}
+
+    def counters(self) -> Counters:
+        """None: it keeps nothing from call to call."""
+        return {}
+
     def release(self) -> None:
         """Let go of session, inputs and outputs."""
         self.__dict__.clear()
+
+    def _placed(self, arrays: Arrays) -> Placed:
+        return _placed(arrays, self.session)
+
+    def _bind(self, values: Placed) -> None:
+        for name, value in values:
+            self._binding.bind_ortvalue_input(name, value)
 
 
 def _session_options(job: Job) -> onnxruntime.SessionOptions:
@@ -225,23 +286,16 @@ def _session_options(job: Job) -> onnxruntime.SessionOptions:
     return options
 
 
-def _device(session: onnxruntime.InferenceSession) -> str:
-    """That of the provider which comes first in the session. One that could not be had is not there, and ORT only warned."""
-    first = session.get_providers()[0]
-    return DEVICES.get(first, first)
-
-
-def _placed(slot: Arrays, inputs: Sequence[Any], device: str) -> list[tuple[str, onnxruntime.OrtValue]]:
-    """The slot's arrays on the device, as the graph wants them. Raises Unsupported where names differ."""
-    arrays, wanted = dict(slot), {each.name: ELEMENT_TYPES[each.type] for each in inputs}
+def _placed(slot: Arrays, session: onnxruntime.InferenceSession) -> Placed:
+    """The slot's arrays on the session's device, as its graph wants them. Raises Unsupported where names differ."""
+    arrays, wanted = dict(slot), inputs_of(session)
     if "position_ids" in wanted and "position_ids" not in arrays:
         arrays["position_ids"] = _positions(slot["input_ids"])
     if arrays.keys() != wanted.keys():
         raise Unsupported(
             f"the exported graph takes {', '.join(sorted(wanted))}; the inputs are {', '.join(sorted(slot))}"
         )
-    copies = {name: np.array(arrays[name], kind, order="C") for name, kind in wanted.items()}
-    return [(name, onnxruntime.OrtValue.ortvalue_from_numpy(copy, device)) for name, copy in copies.items()]
+    return place(arrays, wanted, device_of(session))
 
 
 def _positions(input_ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -13,6 +13,9 @@ def _words(text: str) -> frozenset[str]:
 ENCODERS = _words("mt5 t5 t5gemma umt5")
 """Encoder-decoders whose encoder has a class of its own (`AutoModelForTextEncoding`)."""
 
+WITHOUT_LINEAR = _words("clvp decision_transformer gpt2 imagegpt openai-gpt")
+"""Models whose layers are of Transformers' kind Conv1D: linear ones, which torch.ao.quantization does not know as such."""
+
 WITHOUT_SDPA = _words(
     """
     align autoformer bark big_bird bigbird_pegasus bit blip bloom bridgetower bros canine clap clvp convbert

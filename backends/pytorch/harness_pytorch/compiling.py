@@ -10,19 +10,22 @@ look, and no graph was found in a cache; warm where one was. Files that hold no 
 
 from __future__ import annotations
 
-import time
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch._inductor.compile_fx  # what torch.compile would import at its first use: its time is `import`
 import torch._inductor.config
-from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import counters, get_compilation_metrics
 
-from harness.worker.api import Facts, Job, Stages
-from harness_pytorch import compile_cache
-from harness_pytorch.runner import Forward, SdpaRunner, Tensors
+from harness.worker.api import Arrays, Facts, Job, Stages
+from harness_pytorch import compile_cache, compiling_generation
+from harness_pytorch.compile_log import CompileLog, wrap
+from harness_pytorch.compiling_generation import CompiledGeneration
+from harness_pytorch.device import Tensors
+from harness_pytorch.generation import Generation, Workload
+from harness_pytorch.runner import Forward, SdpaRunner
 
 COMPILE_OPTIONS = ("mode", "dynamic", "fullgraph")
 
@@ -31,7 +34,7 @@ class CompileRunner(SdpaRunner):
     """One compiled model."""
 
     not_applicable: Mapping[str, str] = {"prepare": "PyTorch runs the checkpoint as it is"}
-    _operation: CompiledForward
+    _operation: CompiledForward | CompiledGeneration
 
     def load(self, job: Job) -> Stages:
         """As SdpaRunner; from now on compilations are counted, and caches lie where the job wants them."""
@@ -42,11 +45,11 @@ class CompileRunner(SdpaRunner):
     def facts(self) -> Facts:
         """Those of the model, and what Dynamo and Inductor made of it up to now."""
         common = super().facts()
-        context = self._operation.compiled.dynamo_ctx
+        context = _context(self._operation.compiled)
         effective = {
             **common.effective,
             "compiled": counters["stats"]["unique_graphs"] > 0,
-            "compile_cache": self._operation.found_in_cache(),
+            "compile_cache": self._found_in_cache(),
             "mode": _mode(context.callback),
             "dynamic": context._dynamic,
             "fullgraph": context.fullgraph,
@@ -64,10 +67,28 @@ class CompileRunner(SdpaRunner):
         torch._dynamo.reset()
         super().close()
 
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Forward | Generation:
+        """As SdpaRunner, of the compiled model."""
+        self._began_cold = compile_cache.is_empty()
+        return super().operation(name, slots)
+
     def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str], items: Mapping[str, int]) -> Forward:
-        options = {name: value for name, value in self._job.options.items() if name in COMPILE_OPTIONS}
-        asked = {name: value for name, value in options.items() if value is not None}
-        return CompiledForward(self._model, slots, outputs, items, self._device, options=asked, log=self._log)
+        arguments = (self._model, slots, outputs, items, self._device, self._tensors)
+        return CompiledForward(*arguments, options=self._options(), log=self._log)
+
+    def _generation(self, name: str, workload: Workload) -> Generation:
+        return compiling_generation.OPERATIONS[name](workload, self._options(), self._log)
+
+    def _options(self) -> dict[str, Any]:
+        """Those of torch.compile that were asked for."""
+        options = self._job.options
+        return {name: options[name] for name in COMPILE_OPTIONS if options.get(name) is not None}
+
+    def _found_in_cache(self) -> str:
+        """Whether this launch was cold or warm, or found files but no graph."""
+        if any(compile_cache.count(compile_cache.HITS).values()):
+            return "warm"
+        return "cold" if self._began_cold else "stale"
 
 
 class CompiledForward(Forward):
@@ -80,46 +101,21 @@ class CompiledForward(Forward):
 
     def compile(self) -> Stages:
         """Wrap the model and make the first call: what of it Dynamo compiled, and what remains."""
-        self._began_cold = compile_cache.is_empty()
-        started_ns = time.perf_counter_ns()
-        self._model = self.compiled = torch.compile(self._model, **self._options)
-        wrapped_ns = time.perf_counter_ns()
-        compiled_before_ns = self._log.total_ns
+        self._model, wrap_stage = wrap(self._model, self._options)
+        self.compiled = self._model
+        return [wrap_stage, *self._log.first_call(self._first_call)]
+
+    def _first_call(self) -> None:
         self.begin(0)
         self.call()
         self.wait()
-        call_ns = time.perf_counter_ns() - wrapped_ns
-        compiled_ns = self._log.total_ns - compiled_before_ns
-        return [("wrap", wrapped_ns - started_ns), ("dynamo", compiled_ns), ("first_call", call_ns - compiled_ns)]
-
-    def found_in_cache(self) -> str:
-        """Whether this launch was cold or warm, or found files but no graph."""
-        if any(compile_cache.count(compile_cache.HITS).values()):
-            return "warm"
-        return "cold" if self._began_cold else "stale"
 
 
-class CompileLog:
-    """Listens to Dynamo from its making to `close`. Its callbacks tell the outermost interval only, whatever nests."""
-
-    def __init__(self) -> None:
-        self.intervals = 0
-        self.total_ns = 0
-        self._started_ns = 0
-        callback_handler.register_start_callback(self._start)
-        callback_handler.register_end_callback(self._end)
-
-    def close(self) -> None:
-        """Listen no more."""
-        callback_handler.remove_start_callback(self._start)
-        callback_handler.remove_end_callback(self._end)
-
-    def _start(self, _: object) -> None:
-        self.intervals += 1
-        self._started_ns = time.perf_counter_ns()
-
-    def _end(self, _: object) -> None:
-        self.total_ns += time.perf_counter_ns() - self._started_ns
+def _context(compiled: Any) -> Any:
+    """What was compiled with: an attribute of what came of a module, a variable that what came of a function closes over."""
+    if isinstance(compiled, torch.nn.Module):
+        return compiled.dynamo_ctx
+    return inspect.getclosurevars(compiled).nonlocals["self"]
 
 
 def _mode(callback: Any) -> str | None:

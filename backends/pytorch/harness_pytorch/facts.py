@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from harness_pytorch import quantising
 from harness_pytorch.build import parse_build
 
 DISTRIBUTIONS = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
@@ -28,8 +29,9 @@ def device(model: PreTrainedModel) -> str:
 
 
 def dtype(model: PreTrainedModel) -> str:
-    """That of all parameters; several are joined by "+"."""
-    return "+".join(sorted({str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}))
+    """That of all parameters, or of a quantised model that of its products; several are joined by "+"."""
+    parameters = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
+    return "+".join(sorted(quantising.product_dtypes(model) or parameters))
 
 
 def in_eval_mode(model: PreTrainedModel) -> bool:
@@ -38,8 +40,9 @@ def in_eval_mode(model: PreTrainedModel) -> bool:
 
 
 def weights_bytes(model: PreTrainedModel) -> int:
-    """Bytes of all parameters; tied ones count once."""
-    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    """Bytes of all parameters, and of what quantised layers have instead; tied ones count once."""
+    parameters = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    return parameters + quantising.packed_bytes(model)
 
 
 def make_context() -> int | str:
@@ -70,7 +73,11 @@ def attention_kernels(call: Callable[[], object]) -> list[str]:
 def model(model: PreTrainedModel) -> dict[str, Any]:
     """Classes, for who wonders what was run."""
     modules = {type(module).__name__ for module in model.modules()}
-    return {"model_class": type(model).__name__, "attention_classes": sorted(n for n in modules if "Attention" in n)}
+    return {
+        "model_class": type(model).__name__,
+        "attention_classes": sorted(n for n in modules if "Attention" in n),
+        "quantised_layers": len(list(quantising.quantised_layers(model))),
+    }
 
 
 def build() -> dict[str, Any]:

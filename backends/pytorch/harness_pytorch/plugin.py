@@ -7,10 +7,13 @@ from typing import Any
 
 from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack
-from harness_pytorch.architectures import ENCODERS, WITHOUT_SDPA
+from harness.tasks import GENERATION
+from harness_pytorch.architectures import ENCODERS, WITHOUT_LINEAR, WITHOUT_SDPA
 
 DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16", "float16"))
+WITH_INT8 = {**DTYPES, "cpu": (*DTYPES["cpu"], "int8")}
 CUDA_GRAPH_MODES = ("reduce-overhead",)
+OPERATIONS = ("forward", *GENERATION, "application")
 
 STACK = Stack(
     name="pytorch",
@@ -37,19 +40,48 @@ def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     return None
 
 
+def supports_eager(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+    """As `supports`, for what may be quantised."""
+    reason = _unquantised(cell, model_config) if cell.dtype == "int8" else None
+    return reason or supports(cell, model_config)
+
+
+def _unquantised(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
+    """Why quantising its linear layers would not do."""
+    model_type, operation = model_config.get("model_type"), cell.operation
+    if model_type in WITHOUT_LINEAR:
+        return f"dtype int8: model type {model_type} has layers Conv1D in place of Linear, which PyTorch leaves as they are"
+    if "num_channels" in model_config:
+        return "dtype int8: it is for models of text, as PyTorch quantises linear layers and no convolutions"
+    if operation in GENERATION:
+        return (
+            f"dtype int8: {operation} would soon make other tokens than in float32; it is for forward and application"
+        )
+    return None
+
+
 def supports_sdpa(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
-    """As `supports`, where attention must be scaled_dot_product_attention's."""
+    """As `supports_eager`, where attention must be scaled_dot_product_attention's."""
     model_type = model_config.get("model_type")
     if model_type in WITHOUT_SDPA:
         return f"model type {model_type}: Transformers has no attention by scaled_dot_product_attention for it"
-    return supports(cell, model_config)
+    return supports_eager(cell, model_config)
 
 
 def supports_compiled(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     """As `supports_sdpa`, for torch.compile."""
     if cell.options.get("mode") in CUDA_GRAPH_MODES and cell.device != "cuda":
         return f"mode {cell.options['mode']} stands for CUDA graphs, which device {cell.device} does not have"
-    return supports_sdpa(cell, model_config)
+    return _uncompiled(cell) or supports_sdpa(cell, model_config)
+
+
+def _uncompiled(cell: Cell) -> str | None:
+    """Why Transformers' generate would compile nothing."""
+    if cell.operation == "generate" and cell.num_beams > 1:
+        return f"num_beams {cell.num_beams}: Transformers' beam search runs the model uncompiled"
+    if cell.operation == "generate" and cell.new_tokens == 1:
+        return "new_tokens 1: Transformers' generate compiles the steps after the first token, and there is none"
+    return None
 
 
 EAGER = Backend(
@@ -58,9 +90,10 @@ EAGER = Backend(
     runner="harness_pytorch.runner:EagerRunner",
     description="PyTorch operator by operator, attention written out: the plainest path, and the reference",
     options=(MATMUL_PRECISION,),
-    dtypes=DTYPES,
+    operations=OPERATIONS,
+    dtypes=WITH_INT8,
     expects={"attn_implementation": "eager", "sdpa_called": False},
-    supports=supports,
+    supports=supports_eager,
 )
 
 SDPA = Backend(
@@ -69,7 +102,8 @@ SDPA = Backend(
     runner="harness_pytorch.runner:SdpaRunner",
     description="PyTorch operator by operator, attention by scaled_dot_product_attention: Transformers' default",
     options=(MATMUL_PRECISION,),
-    dtypes=DTYPES,
+    operations=OPERATIONS,
+    dtypes=WITH_INT8,
     expects={"attn_implementation": "sdpa", "sdpa_called": True},
     supports=supports_sdpa,
 )
@@ -96,6 +130,7 @@ COMPILE = Backend(
         Option("fullgraph", bool, default=None, help="true: a graph break is an error; PyTorch: false"),
         MATMUL_PRECISION,
     ),
+    operations=OPERATIONS,
     dtypes=DTYPES,
     expects={"attn_implementation": "sdpa", "compiled": True},
     supports=supports_compiled,

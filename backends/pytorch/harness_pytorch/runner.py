@@ -4,7 +4,8 @@ Timed is one call of the model as users write it, `model(**inputs)` under `torch
 Inputs are tensors on the device, outputs stay there. `wait` synchronises a GPU; on CPU a call that returned is done.
 
 What a model computes besides what is compared is part of the call: BERT's pooler (27 µs of MiniLM's 25 ms at 1 x 128 tokens).
-No cache is filled: `use_cache` is off, as a forward pass has no use for one and the exported graphs of other backends have none.
+A forward pass fills no cache: `use_cache` is off, as it has no use for one and the exported graphs of other backends have none.
+What is done with prompts, and fills one, is in `generation`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForTextEncoding, PreTrainedModel
 
-from harness.tasks import TASKS
+from harness.tasks import GENERATION, TASKS
 from harness.worker.api import (
     RUNNERS_COUNTERS,
     Arrays,
@@ -31,9 +32,9 @@ from harness.worker.api import (
     Unsupported,
 )
 from harness.worker.items import count_items
-from harness_pytorch import facts
-
-Tensors = dict[str, torch.Tensor]
+from harness_pytorch import facts, generation, quantising
+from harness_pytorch.device import Tensors, find, synchronise
+from harness_pytorch.generation import Generation, Workload
 
 CLASSES = {
     "feature-extraction": transformers.AutoModel,
@@ -64,7 +65,7 @@ class TorchRunner:
     def load(self, job: Job) -> Stages:
         """Make the device's context, where it has one; read the weights, then put them on the device."""
         self._job = job
-        self._device = _device(job.device)
+        self._device = find(job.device)
         _set_threads(job.threads)
         _set_precision(job.options.get("matmul_precision"))
         watch = Stopwatch()
@@ -74,24 +75,34 @@ class TorchRunner:
         self._model = _read(job, self.attn_implementation)
         watch.lap("read")
         self._model.to(self._device)
-        _synchronise(self._device)
+        synchronise(self._device)
         watch.lap("to_device")
         return watch.laps
 
     def prepare(self) -> Stages:
-        """Nothing."""
-        return ()
+        """Quantise, where int8 is asked for; else nothing."""
+        if self._job.dtype != quantising.DTYPE:
+            return ()
+        watch = Stopwatch()
+        quantising.quantise(self._model)
+        watch.lap("quantise")
+        return watch.laps
 
-    def operation(self, name: str, slots: Sequence[Arrays]) -> Forward:
-        """The forward pass. Raises Unsupported for any other operation."""
-        if name != "forward":
-            raise Unsupported(f"operation {name}: the pytorch backends run forward")
+    def operation(self, name: str, slots: Sequence[Arrays]) -> Forward | Generation:
+        """The forward pass, or what is done with prompts. Raises Unsupported for any other operation."""
         tensors = [self._tensors(slot) for slot in slots]
-        self._operation = self._forward(tensors, TASKS[self._job.task].outputs, count_items(slots[0]))
+        items = count_items(slots[0])
+        if name == "forward":
+            self._operation = self._forward(tensors, TASKS[self._job.task].outputs, items)
+        elif name in GENERATION:
+            self._operation = self._generation(name, self._workload(tensors, items))
+        else:
+            raise Unsupported(f"operation {name}: the pytorch backends run forward, prefill, decode and generate")
         return self._operation
 
     def facts(self) -> Facts:
         """One more call is made, to see which attention kernel it ends up in."""
+        self._operation.begin(0)
         kernels = facts.attention_kernels(self._operation.call)
         effective = {
             "device": facts.device(self._model),
@@ -102,6 +113,7 @@ class TorchRunner:
             "attn_implementation": self._model.config._attn_implementation,
             "sdpa_called": bool(kernels),
             "matmul_precision": torch.get_float32_matmul_precision(),
+            **self._operation.facts(),
         }
         details = {**facts.build(), **facts.model(self._model), "attention_kernels": kernels}
         return Facts(effective, facts.versions(), details)
@@ -111,14 +123,14 @@ class TorchRunner:
         return 0
 
     def memory(self, *, reset: bool = False) -> Counters:
-        """The weights; on a GPU also the allocator's counters and the context."""
-        weights = {"weights_bytes": facts.weights_bytes(self._model)}
+        """The weights and the cache; on a GPU also the allocator's counters and the context."""
+        own = {"weights_bytes": facts.weights_bytes(self._model), **self._operation.counters()}
         if self._device.type != "cuda":
             nothing = dict.fromkeys(RUNNERS_COUNTERS, "PyTorch's CPU allocator counts nothing")
-            return {**nothing, "device_context_bytes": "a CPU has no context", **weights}
+            return {**nothing, "device_context_bytes": "a CPU has no context", **own}
         if reset:
             torch.cuda.reset_peak_memory_stats(self._device)
-        return weights | {
+        return own | {
             "allocated_bytes": torch.cuda.memory_allocated(self._device),
             "peak_allocated_bytes": torch.cuda.max_memory_allocated(self._device),
             "peak_reserved_bytes": torch.cuda.max_memory_reserved(self._device),
@@ -135,7 +147,14 @@ class TorchRunner:
             torch.cuda.empty_cache()
 
     def _forward(self, slots: Sequence[Tensors], outputs: Sequence[str], items: Mapping[str, int]) -> Forward:
-        return Forward(self._model, slots, outputs, items, self._device)
+        return Forward(self._model, slots, outputs, items, self._device, self._tensors)
+
+    def _generation(self, name: str, workload: Workload) -> Generation:
+        return generation.OPERATIONS[name](workload)
+
+    def _workload(self, slots: Sequence[Tensors], items: Mapping[str, int]) -> Workload:
+        job = self._job
+        return Workload(self._model, slots, items, self._device, job.new_tokens, job.do_sample, job.num_beams)
 
     def _tensors(self, slot: Arrays) -> Tensors:
         return {name: self._tensor(array) for name, array in slot.items()}
@@ -170,11 +189,13 @@ class Forward:
         outputs: Sequence[str],
         items: Mapping[str, int],
         device: torch.device,
+        place: Callable[[Arrays], Tensors],
     ) -> None:
         self._model = model
         self._slots = slots
         self._outputs = outputs
         self._device = device
+        self._place = place
         self.items = items
 
     def compile(self) -> Stages:
@@ -185,6 +206,11 @@ class Forward:
         """Choose the input."""
         self._inputs = self._slots[slot]
 
+    def transfer(self, arrays: Arrays) -> None:
+        """Copy an input to the device, for the next call; it is there when this returns."""
+        self._inputs = self._place(arrays)
+        self.wait()
+
     def call(self, mark: Mark | None = None) -> None:  # noqa: ARG002 - a forward pass has no instants of its own
         """The call that is timed."""
         with torch.inference_mode():
@@ -192,11 +218,19 @@ class Forward:
 
     def wait(self) -> None:
         """Until the device is done."""
-        _synchronise(self._device)
+        synchronise(self._device)
 
     def outputs(self) -> Arrays:
         """What of the last call is compared, float32 copies on the host."""
         return {name: self._last[name].to("cpu", torch.float32, copy=True).numpy() for name in self._outputs}
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing beyond what is true of every operation."""
+        return {}
+
+    def counters(self) -> Counters:
+        """None: nothing is kept from call to call."""
+        return {}
 
     def ran_in_inference_mode(self) -> bool:
         """Told by the outputs of the last call: tensors made in inference mode know it for ever."""
@@ -205,17 +239,6 @@ class Forward:
     def release(self) -> None:
         """Let go of model, inputs and outputs."""
         self.__dict__.clear()
-
-
-def _device(kind: str) -> torch.device:
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise Unsupported(f"device cuda: this PyTorch ({torch.__version__}) finds no CUDA device here")
-    return torch.device(kind)
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _set_threads(threads: int) -> None:
@@ -235,7 +258,7 @@ def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
     """The model in evaluation mode. Raises Unsupported where the checkpoint lacks weights that the task needs."""
     model, info = _model_class(job).from_pretrained(
         job.checkpoint,
-        dtype=getattr(torch, job.dtype),
+        dtype=getattr(torch, quantising.STORED_AS if job.dtype == quantising.DTYPE else job.dtype),
         attn_implementation=attn_implementation,
         local_files_only=True,
         output_loading_info=True,

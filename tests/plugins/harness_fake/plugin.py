@@ -13,11 +13,14 @@ from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack
 
 PHASES = ("load", "prepare", "compile", "first_call", "outputs", "warmup", "steady", "memory", "close")
+WRONGS = ("shape", "nan", "nan_after", "values", "after", "cached", "tokens", "near_tokens")
 
 STACK = Stack(name="fake", lock="harness_fake:fake.lock", packages=("harness_fake",))
 
 OPTIONS = (
     Option("call_ms", float, None, "how long one call takes (null: 1)"),
+    Option("token_ms", float, None, "how long each further token of generate takes (null: 1)"),
+    Option("stampless", bool, None, "generate stamps nothing"),
     Option("asynchronous", bool, None, "a call returns at once; wait() takes the time"),
     Option("load_ms", float, None, "how long loading takes"),
     Option("prepare_ms", float, None, "how long preparing takes; null: there is nothing to prepare"),
@@ -36,7 +39,7 @@ OPTIONS = (
     Option("recompile_always", bool, None, "every call compiles again"),
     Option("stop_at", int, None, "number of the call, from 1, in which the process is stopped (SIGSTOP) for 1.2 s"),
     Option("drift", float, None, "by what part of the first call each further call takes longer"),
-    Option("wrong", str, None, "what is wrong with the outputs", ("shape", "nan", "values", "after", "cached")),
+    Option("wrong", str, None, "what is wrong with the outputs", WRONGS),
     Option("forget_compiled", bool, None, "leave nothing in the cache folder"),
     Option("report_threads", int, None, "thread count reported, whatever was asked for"),
     Option("report_dtype", str, None, "dtype reported, whatever was asked for"),
@@ -58,6 +61,7 @@ def _backend(name: str, *, has_compile_cache: bool) -> Backend:
         runner="harness_fake.runner:FakeRunner",
         description="sleeps instead of computing",
         options=OPTIONS,
+        operations=("forward", "prefill", "decode", "generate"),
         supports=supports,
         has_compile_cache=has_compile_cache,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +14,13 @@ from typing import ClassVar
 import numpy as np
 from harness_fake.runner import FakeOperation, FakeRunner
 
-from harness.worker.api import Arrays, Counters, Facts, Job, Mark, Stages
+from harness.worker.api import Arrays, Counters, Facts, Job, Mark, Stages, Unsupported
 
 MIB = 1 << 20
 WEIGHTS_BYTES = 64 * MIB
 LEAKED: list[object] = []
+
+RUNAWAY = (sys.executable, "-c", "import time; time.sleep(20)")
 
 
 class HonestOperation(FakeOperation):
@@ -33,6 +37,8 @@ class Honest(FakeRunner):
     operation_class: ClassVar[type[FakeOperation]] = HonestOperation
 
     def load(self, job: Job) -> Stages:
+        if job.dtype != "float32":
+            raise Unsupported(f"dtype {job.dtype}: there is float32 alone")
         stages = super().load(job)
         started = time.perf_counter_ns()
         self._weights = self._read_weights()
@@ -163,3 +169,25 @@ class LeakyMapping(Mapping):
     def close(self) -> None:
         LEAKED.append(self._weights)
         super().close()
+
+
+class Echo(Honest):
+    """Runs whatever dtype it is asked for, in float32, and says that it is in effect."""
+
+    def load(self, job: Job) -> Stages:
+        stages = super().load(replace(job, dtype="float32"))
+        self._job = job
+        return stages
+
+
+# --- what outlives them ---------------------------------------------------------------------------------------------
+
+
+class Runaway(Honest):
+    """Starts a child that nothing ties to the worker: another session, and an environment of its own."""
+
+    def load(self, job: Job) -> Stages:
+        nowhere = subprocess.DEVNULL
+        argv = [*RUNAWAY, job.scratch]
+        subprocess.Popen(argv, start_new_session=True, env={}, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+        return super().load(job)

@@ -1,0 +1,44 @@
+"""torchax, imported under a PyTorch that is newer than it.
+
+torchax 0.0.13 registers what it has for an operator under each of the operator's overloads, and names 22 of tensors with named
+dimensions, which PyTorch 2.13 has no more. While torchax is imported such a name stands for itself: a key that nothing looks up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch._ops import OpOverloadPacket
+
+OF_NAMED_DIMENSIONS = re.compile(r"dimname|names", re.IGNORECASE)
+"""In the names of all such overloads, as `dim_Dimname`, `names_out`."""
+
+
+@contextmanager
+def missing_ones_tolerated() -> Iterator[None]:
+    """Within, overloads of named dimensions that PyTorch lacks are their own names."""
+    find = OpOverloadPacket.__getattr__
+
+    def find_or_name(packet: OpOverloadPacket, name: str) -> Any:
+        try:
+            return find(packet, name)
+        except AttributeError:
+            if not OF_NAMED_DIMENSIONS.search(name):
+                raise
+            return f"{packet}.{name}"
+
+    OpOverloadPacket.__getattr__ = find_or_name
+    try:
+        yield
+    finally:
+        OpOverloadPacket.__getattr__ = find
+
+
+with missing_ones_tolerated():
+    import torchax.decompositions
+    from torchax.ops import jaten, jtorch, jtorchvision_nms  # noqa: F401 - what torchax otherwise imports at its first use
+
+__all__ = ["torchax"]

@@ -1,0 +1,1 @@
+"""Posts the progress of a run to a file of JSON lines."""
