@@ -388,7 +388,7 @@ class Launch:
         self.end(Status.INTERRUPTED, self._error("interrupted", "the run was interrupted"))
 
     def _verdict(self) -> tuple[Status, CellError | None]:
-        """Of a launch that said its last word; where several hold, METHOD's precedence."""
+        """Of a launch that said its last word; where several hold, the precedence of docs/methodology.md."""
         for record in self._findings.parity:
             if not record.passed:
                 return _parity_status(record), self._parity_error(record)

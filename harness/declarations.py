@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,8 +12,53 @@ from harness.model import CHOICES, WORKLOAD_AXES, Backend, Cell, Option, Stack
 from harness.protocol import RUNNER_VERSION
 from harness.spelling import did_you_mean, listed
 
-RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, "include", "exclude"})
+_NO_TEXT_IN_YAML = ("null", "Null", "NULL", "true", "TRUE", "false", "FALSE")
+RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, *_NO_TEXT_IN_YAML, "include", "exclude"})
 """Words that mean something else in a matrix or in --only, so no backend and no option may be called so."""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_truth_value(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_text, value))
+
+
+def _is_reference(value: object) -> bool:
+    return isinstance(value, str) and all(part.strip() for part in value.partition(":"))
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, value))
+
+
+def _are_locks(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_mapping(value) and all(map(_is_reference, value.values()))
+
+
+Fields = Mapping[str, tuple[Callable[[object], bool], str]]
+"""Field -> whether its value is one, and what to write. Nothing checks the types of a declaration before this."""
+
+_BACKEND_FIELDS: Fields = {
+    "description": (_is_text, "text"),
+    "expects": (_is_mapping, "{'name of a fact': value}"),
+    "has_compile_cache": (_is_truth_value, "True or False"),
+    "system_packages": (_are_texts, "a tuple of texts"),
+    "by_default": (_is_truth_value, "True or False"),
+}
+_STACK_FIELDS: Fields = {
+    "name": (_is_text, "text"),
+    "lock": (_is_reference, "'package:file'"),
+    "packages": (_are_texts, "a tuple of texts"),
+    "checkpoint_maker": (lambda value: value is None or _is_text(value), "the name of a module, or None"),
+    "device_locks": (_are_locks, "{'cuda': 'package:file'}"),
+}
+_OPTION_FIELDS: Fields = {"help": (_is_text, "text")}
 
 
 def fault_of(backend: object) -> str | None:
@@ -33,8 +78,11 @@ def _backend_faults(backend: object) -> Iterator[str]:
     yield from _name_faults("backend", backend.name)
     if not isinstance(backend.stack, Stack):
         yield f"the backend {backend.name!r} has the stack {backend.stack!r}, which is no harness.model.Stack"
+        return
     if not _is_reference(backend.runner):
         yield f"the backend {backend.name!r} has the runner {backend.runner!r}; write 'module:Class'"
+    yield from _fields_faults(f"the backend {backend.name!r}", backend, _BACKEND_FIELDS)
+    yield from _fields_faults(f"the stack of the backend {backend.name!r}", backend.stack, _STACK_FIELDS)
     if backend.dockerfile is not None and not _is_reference(backend.dockerfile):
         yield f"the backend {backend.name!r} has the dockerfile {backend.dockerfile!r}; write 'package:file'"
     if backend.runner_version != RUNNER_VERSION:
@@ -78,8 +126,11 @@ def _words_faults(backend: str, field: str, axis: str, words: object) -> Iterato
             yield f"the backend {backend!r} has the {axis} {word!r}{nearest} (known: {listed(CHOICES[axis])})"
 
 
-def _is_reference(text: object) -> bool:
-    return isinstance(text, str) and all(part.strip() for part in text.partition(":"))
+def _fields_faults(owner: str, declared: object, fields: Fields) -> Iterator[str]:
+    for name, (is_one, to_write) in fields.items():
+        value = getattr(declared, name)
+        if not is_one(value):
+            yield f"{owner} has {name}={value!r}; write {to_write}"
 
 
 def _options_faults(options: object) -> Iterator[str]:
@@ -102,6 +153,7 @@ def _option_faults(option: Option) -> Iterator[str]:
     if option.type not in (str, int, float, bool):
         yield f"the option {option.name!r} has the type {option.type!r}; use str, int, float or bool"
         return
+    yield from _fields_faults(f"the option {option.name!r}", option, _OPTION_FIELDS)
     if option.default is not None and not _is_of(option.type, option.default):
         yield f"the option {option.name!r} is of type {option.type.__name__}, but its default is {option.default!r}"
     if option.choices is not None:

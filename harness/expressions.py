@@ -1,6 +1,6 @@
 """The boolean expressions of --only and --where, as `backend in ('eager', 'onnxruntime') and batch_size == 1`.
 
-An expression sees a cell's axes by their names and a backend's options as `onnxruntime.optimization`. It is checked whole
+An expression sees a cell's axes by their names and a backend's options as `onnxruntime.optimum_level`. It is checked whole
 before the first cell is judged: a name, an operator or anything else that it may not contain is refused with its column. No
 functions, no attributes, no subscripts: what is left cannot reach beyond the cell. `harness.query` makes SQL of a checked one.
 """
@@ -62,7 +62,7 @@ class Expression:
     """A checked expression."""
 
     text: str
-    tree: ast.expr  # an option that it names is one name in it, as "onnxruntime.optimization"
+    tree: ast.expr  # an option that it names is one name in it, as "onnxruntime.optimum_level"
     options: tuple[str, ...]  # those it names
     given_as: str  # the command's option, for messages
 

@@ -86,8 +86,8 @@ def harness_event(cell: Cell, event: Event) -> None:
     Called between timed rounds, never within one: the workers of a block are asked one after the other, and an observer is told
     when an answer is there and before the next is asked for. A slow observer makes a run longer, and no latency.
 
-    `event` is one of `harness.protocol`: the answers `Imported`, `Ready`, `OutputsWritten`, `WarmedUp`, `Samples`, `MemoryRead`.
-    More may come; pass over what you do not know.
+    `event` is one of `harness.protocol`: the answers `Imported`, `Ready`, `OutputsWritten`, `AccuracyWritten`, `WarmedUp`,
+    `Samples`, `MemoryRead`. More may come; pass over what you do not know.
     """
     raise NotImplementedError
 

@@ -188,12 +188,12 @@ class Cell(Record):
 
     @property
     def label(self) -> str:
-        """Backend and the options that a reader needs to tell cells of one group apart, as `onnxruntime[level=basic]`."""
+        """Backend and the options that a reader needs to tell cells of one group apart, as `onnxruntime[optimum_level=O1]`."""
         return label(self.backend, self.options, self.compile_cache)
 
 
 def label(backend: str, options: Mapping[str, OptionValue], compile_cache: str) -> str:
-    """What a reader needs to tell cells of one group apart, as `onnxruntime[level=basic]`."""
+    """What a reader needs to tell cells of one group apart, as `onnxruntime[optimum_level=O1]`."""
     shown = [f"{name}={value}" for name, value in sorted(options.items()) if value is not None]
     if compile_cache != "cold":
         shown.append(f"cache={compile_cache}")
@@ -240,7 +240,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one workload, which differ only in backend and its options: what is compared."""
+    """The cells of one workload, which differ only in backend, its options and compile cache: what is compared."""
 
     workload_key: str
     cells: tuple[PlannedCell, ...]
@@ -251,7 +251,7 @@ _DAY_S = 86_400.0
 
 
 class Protocol(Record):
-    """How measuring is done: the settings behind `protocol_hash`. Defaults are METHOD's."""
+    """How measuring is done: the settings behind `protocol_hash`. Procedure: docs/methodology.md."""
 
     blocks: int = Field(5, gt=0)  # of the pilot, which is always made; fewer than 3 are for an indication: no verdict
     most_blocks: int = Field(30, gt=0)  # with those that the pilot shows to be needed
@@ -262,11 +262,11 @@ class Protocol(Record):
     round_seconds: float = Field(1.0, gt=0, le=_DAY_S)  # a round lasts this long ...
     round_calls: int = Field(10, gt=0)  # ... or this many calls, whichever is more
     passes: int = Field(2, gt=0)  # each a permutation of the launches and its mirror: two latency rounds a launch
-    throughput_rounds: int = Field(1, gt=0)
-    marked_rounds: int = Field(1, ge=0)  # whose calls stamp their parts, of generate and application
+    throughput_rounds: int = Field(1, gt=0)  # passes of them
+    marked_rounds: int = Field(1, ge=0)  # passes of them; calls stamp their parts, of generate and application
     repeats: int = Field(2, ge=0)  # of disturbed passes, in a block, at most ...
     repeat_seconds: float = Field(60.0, ge=0)  # ... and no new one after this long
-    probe_tolerance: float = Field(0.03, gt=0)  # a round whose probe leaves the block's median further is disturbed
+    probe_tolerance: float = Field(0.03, gt=0)  # a round whose probe leaves its launch's median further is disturbed
     foreign_tolerance: float = Field(0.03, gt=0)  # so is one in which others had a larger part of the processors
     bind_threads: bool = False  # each launch's busiest threads, one on each processor, while its rounds run
     settle_calls: int = Field(3, ge=1)
@@ -387,7 +387,7 @@ class ParityRecord(Record):
 
     when: Literal["before", "after"]
     passed: bool
-    max_abs: float | None  # largest absolute difference over slots and outputs; null where shapes or names differ
+    max_abs: float | None  # largest absolute difference over slots and outputs; null where there is nothing to compare
     message: str | None = None  # what differed, where it did not pass, or near-equal logits explain other tokens
     finite: bool = True  # False: NaN or infinity where the reference has none
     tokens_equal: bool | None = None  # of all rows; null where no tokens are made
@@ -499,7 +499,7 @@ class Measurements(Record):
     p99_s: float | None = None
     quantile_ci_s: dict[str, list[float]] = Field(default_factory=dict)  # {"p50": [low, high]}, over launches
     throughput: float | None = None  # items per second, measured with back-to-back calls
-    throughput_unit: str | None = None  # "samples/s" or "images/s"
+    throughput_unit: str | None = None  # "samples/s" or "images/s"; of decode and generate "tokens/s", those made
     rates: dict[str, float] = Field(
         default_factory=dict
     )  # the same throughput in each unit of a call's items; {} where unknown

@@ -135,7 +135,16 @@ def _shape_complaint(slot: int, reference: Outputs, outputs: Outputs) -> str | N
             return f"slot {slot}: no output {name!r}; there are {sorted(outputs)}"
         if outputs[name].shape != expected.shape:
             return f"slot {slot}: {name} has shape {outputs[name].shape}, the reference {expected.shape}"
+        if complaint := kind_complaint(name, outputs[name]):
+            return f"slot {slot}: it {complaint}"
     return None
+
+
+def kind_complaint(name: str, output: npt.NDArray[Any]) -> str | None:
+    """Where an output is no array of numbers: a dtype that numpy does not know, such as bfloat16, is read as bytes."""
+    if output.dtype.kind in "biuf":
+        return None
+    return f"gave {name} as {output.dtype}, which are no numbers to numpy; outputs() is to give float32 or integers"
 
 
 def _finite_complaint(slot: int, reference: Outputs, outputs: Outputs) -> str | None:

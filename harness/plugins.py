@@ -13,7 +13,9 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +29,9 @@ from harness.protocol import Event
 from harness.spelling import did_you_mean, listed
 
 ENTRY_POINT_GROUP = "harness"
+
+_ITS_OWN = (Exception, SystemExit)
+"""What a plugin raises is its own affair, and a plugin does not end the command. An interrupt is the user's."""
 
 Report = Callable[[str], None]
 """Told one sentence."""
@@ -123,8 +128,9 @@ class Plugins:
         if reason := support.refusal(cell, backend, model_config):
             return reason
         try:
-            reason = backend.supports(cell, model_config)
-        except Exception as error:
+            with _quietly():
+                reason = backend.supports(cell, model_config)
+        except _ITS_OWN as error:
             raise _raised(backend.offered_by, f"supports() of the backend {cell.backend!r}", error) from error
         if reason is not None and not isinstance(reason, str):
             raise PluginError(
@@ -282,8 +288,9 @@ def _register_all(manager: pluggy.PluginManager, sources: Iterable[_Source]) -> 
 
 def _imported(source: _Source) -> object:
     try:
-        return source.load()
-    except (Exception, SystemExit) as error:
+        with _quietly():
+            return source.load()
+    except _ITS_OWN as error:
         advice = (
             "its backends are missing, reinstall or remove it"
             if source.is_installed
@@ -306,6 +313,7 @@ def _register(manager: pluggy.PluginManager, name: str, plugin: object) -> None:
     if manager.is_registered(plugin):  # installed, and named on the command line too
         return
     _check_decorated(manager, name, plugin)
+    _check_any_hook(manager, name, plugin)
     try:
         manager.register(plugin, name=name)
         _check_hooks(manager, name, plugin)
@@ -322,6 +330,14 @@ def _check_decorated(manager: pluggy.PluginManager, name: str, plugin: object) -
     for hook in _hook_names():
         if inspect.isfunction(getattr(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
             raise PluginError(f"{name}: {hook} is not decorated, so it would never be called; put @hookimpl above it")
+
+
+def _check_any_hook(manager: pluggy.PluginManager, name: str, plugin: object) -> None:
+    """The package named in place of its module `plugin`, say, would be taken for a plugin that offers nothing."""
+    if not any(manager.parse_hookimpl_opts(plugin, attribute) for attribute in dir(plugin)):
+        raise PluginError(
+            f"{name} has no hook of the harness; name the module that has them, or put @hookimpl above one"
+        )
 
 
 def _hook_names() -> list[str]:
@@ -349,14 +365,20 @@ def _ask(manager: pluggy.PluginManager, plugin: str, hook: str, **arguments: obj
     """One plugin's answer, None where it has none. One at a time, so that whatever is wrong with it can be given its name."""
     others = [other for name, other in manager.list_name_plugin() if name != plugin]
     try:
-        answers = manager.subset_hook_caller(hook, others)(**arguments)
-    except Exception as error:
+        with _quietly():
+            answers = manager.subset_hook_caller(hook, others)(**arguments)
+    except _ITS_OWN as error:
         raise _raised(plugin, hook, error) from error
     return answers[0] if answers else None
 
 
-def _raised(plugin: str, what: str, error: Exception) -> PluginError:
+def _raised(plugin: str, what: str, error: BaseException) -> PluginError:
     return PluginError(f"{plugin}: {what} raised {type(error).__name__}: {_in_one_line(error)}")
+
+
+def _quietly() -> AbstractContextManager[object]:
+    """What a plugin prints goes to standard error: standard output is for what the command was asked for."""
+    return redirect_stdout(sys.stderr)
 
 
 def _in_one_line(error: BaseException) -> str:
@@ -446,8 +468,9 @@ def _checked_selection(plugin: str, offered: Mapping[str, PlannedCell], answer: 
 
 def _as_list(plugin: str, hook: str, answer: Any) -> list[Any]:
     try:
-        return list(answer)
-    except Exception as error:  # not iterable, or a generator that raises on its way
+        with _quietly():
+            return list(answer)
+    except _ITS_OWN as error:  # not iterable, or a generator that raises on its way
         raise _raised(plugin, hook, error) from error
 
 

@@ -114,7 +114,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Call until the latency has settled (METHOD: three windows whose medians agree and no compilation), or time is up."""
+    """Call until the latency has settled (three windows whose medians agree and no compilation), or time is up."""
 
     kind: ClassVar[str] = "warm_up"
     window_calls: int
@@ -130,7 +130,7 @@ class Round:
     """A stretch of timed calls.
 
     `latency`: each call and wait timed. `marked`: so too, and the call stamps its parts, which costs time: its samples are kept
-    apart. `throughput`: `call_count` calls, one wait, one time.
+    apart. `throughput`: as many calls as fill the budget, one wait, one time.
     """
 
     kind: ClassVar[str] = "round"
@@ -200,7 +200,7 @@ class Ready:
     not_applicable: dict[str, str]
     cold_start_ns: int
     clock_ns: int  # median cost of reading the clock once
-    items: dict[str, int]  # per call: samples, tokens, images
+    items: dict[str, int]  # per call: samples, tokens, positions or images
     compilations: int
     inputs_sha256: str  # of the bytes the worker loaded
     facts: dict[str, Any]  # {"effective": {...}, "versions": {...}, "details": {...}}

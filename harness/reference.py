@@ -6,12 +6,13 @@ measured: a backend would be judged against itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from harness import cache, parity
 from harness.block import BlockContext, Launch, PreparedCell, Reference
@@ -22,6 +23,13 @@ from harness.worker.arrays import write_npz
 from harness.worker.decoding import stacked, step_outputs
 
 REFERENCE_DTYPE = "float32"
+
+_GENERATED: Mapping[str, tuple[str, ...]] = {
+    "prefill": ("logits",),
+    "decode": ("tokens", "top_tokens", "top_logits"),
+    "generate": ("tokens", "sequences_scores"),  # of beams: others are held to a decode
+}
+"""Operation -> the outputs that tokens are judged by; of all other operations those of the task are judged."""
 
 
 class _NotMadeError(Exception):
@@ -70,9 +78,14 @@ def obtain(prepared: PreparedCell, context: BlockContext, operation: str) -> Ref
 
 def _without_padding(outputs: Sequence[parity.Outputs], prepared: PreparedCell) -> Sequence[parity.Outputs]:
     """Of generation there is nothing to leave out: its outputs are of the last positions, which are never padding."""
-    cell, mask = prepared.cell, prepared.inputs.folder / "attention_mask.npy"
-    has_padding = TASKS[cell.task].is_per_token and cell.operation not in GENERATION and mask.is_file()
-    return parity.without_padding(outputs, np.load(mask) if has_padding else None, TASKS[cell.task].outputs)
+    return parity.without_padding(outputs, _attention_mask(prepared), TASKS[prepared.cell.task].outputs)
+
+
+def _attention_mask(prepared: PreparedCell) -> npt.NDArray[Any] | None:
+    """By slot, row and token, of outputs that have a value for each token given; None of all others."""
+    cell, file = prepared.cell, prepared.inputs.folder / "attention_mask.npy"
+    has_padding = TASKS[cell.task].is_per_token and cell.operation not in GENERATION and file.is_file()
+    return np.load(file) if has_padding else None
 
 
 def _make(prepared: PreparedCell, context: BlockContext) -> Sequence[parity.Outputs]:
@@ -89,9 +102,24 @@ def _make(prepared: PreparedCell, context: BlockContext) -> Sequence[parity.Outp
     except BaseException:
         launch.kill()
         raise
-    if any(np.isnan(array).any() for slot in outputs for array in slot.values()):
-        raise _NotMadeError(f"the reference launch ({prepared.cell.label}) gave NaN")
+    if fault := next(_faults(outputs, prepared), None):
+        raise _NotMadeError(f"the reference launch ({prepared.cell.label}) {fault}")
     return outputs
+
+
+def _faults(outputs: Sequence[parity.Outputs], prepared: PreparedCell) -> Iterator[str]:
+    """What is wrong with a reference by itself, which nobody else holds to anything: it may be of a plugin's runner."""
+    cell, mask = prepared.cell, _attention_mask(prepared)
+    names = _GENERATED.get(cell.operation, TASKS[cell.task].outputs)
+    for slot in outputs:
+        yield from (f"gave no output {name!r}; there are {sorted(slot)}" for name in names if name not in slot)
+        yield from filter(None, (parity.kind_complaint(name, array) for name, array in slot.items()))
+        if any(np.isnan(array).any() for array in slot.values()):
+            yield "gave NaN"
+        shapes = {name: slot[name].shape for name in names}
+        for name, shape in shapes.items():
+            if mask is not None and shape[:2] != mask.shape[1:]:
+                yield f"gave {name} of shape {shape}, not a value for each of {mask.shape[1]} x {mask.shape[2]} tokens"
 
 
 def _collect(launch: Launch) -> Sequence[parity.Outputs]:

@@ -46,10 +46,10 @@ def checkpoint_refusal(cell: Cell, model_config: ModelConfig, files: Collection[
 
 
 def _backend_reasons(cell: Cell, backend: Backend) -> Iterator[str]:
-    if cell.task not in backend.tasks:
-        yield f"task {cell.task}: {backend.name} runs {listed(backend.tasks)}"
     if cell.operation not in backend.operations:
         yield f"operation {cell.operation}: {backend.name} runs {listed(backend.operations)}"
+    if cell.task not in backend.tasks:
+        yield f"task {cell.task}: {backend.name} runs {listed(backend.tasks)}"
     if cell.device not in backend.dtypes:
         yield f"device {cell.device}: {backend.name} runs on {listed(backend.dtypes)}"
     elif cell.dtype not in backend.dtypes[cell.device]:
@@ -133,9 +133,9 @@ def real_tokens(padding: float, sequence_length: int) -> int:
 
 
 def _model_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
+    yield from _task_reasons(cell, model_config)
     if cell.checkpoint.startswith("random:"):
         yield from _reader_reasons(cell, model_config, files=())
-    yield from _task_reasons(cell, model_config)
     yield from _image_reasons(cell, model_config) if takes_images(model_config) else _text_reasons(cell, model_config)
 
 

@@ -19,10 +19,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = (Path(__file__).parent / "runs", Path(__file__).parent / "executors" / "test_venv.py")
 
+COMPILING_S = 1800
+"""What a test of real stacks may take with all that it compiles first: far more than it does, so that only a hang is one."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole runs and environments that pip makes are real, so they take their time."""
+    """Whole runs and environments that pip makes are real, so they take their time; compilers beside one another take minutes."""
     for item in items:
+        if item.get_closest_marker("stacks"):
+            item.add_marker(pytest.mark.timeout(COMPILING_S))
         if any(item.path.is_relative_to(place) for place in SLOW) or item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.slow)
 

@@ -41,6 +41,15 @@ def test_one_wrong_value_in_the_last_slot_fails_and_is_located() -> None:
     assert record.message.startswith("slot 1: last_hidden_state differs by 0.18 of the reference's root mean square")
 
 
+@pytest.mark.parametrize("odd", [np.zeros((2, 2), "V2"), np.full((2, 2), "0.0")])
+def test_what_are_no_numbers_fails_with_what_to_give_instead(odd: npt.NDArray[np.void]) -> None:
+    """As bfloat16 of another package's making is read."""
+    record = parity.judge(REFERENCE[:1], [{"last_hidden_state": odd}], "bfloat16", "before")
+    assert not record.passed
+    assert record.message is not None
+    assert "no numbers to numpy; outputs() is to give float32" in record.message
+
+
 def test_the_same_relative_error_is_judged_alike_at_any_scale() -> None:
     for scale in (1e-3, 1.0, 1e3):
         reference = slots([[scale, -scale]])

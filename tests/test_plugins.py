@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import Cell, HarnessError, Measurements, Metadata, PlannedCell, Result, Status
-from harness.plugins import Broken, Plugins, Provenance, load
+from harness.plugins import Broken, PluginError, Plugins, Provenance, load
 from harness.protocol import Closed
 
 PRELUDE = """\
@@ -26,6 +26,8 @@ def backend(name, options=(), stack="small", **fields):
 """
 
 REGISTER = "@hookimpl\ndef harness_register_backends():\n    return [{}]\n"
+
+STACK = REGISTER.format("Backend('a', Stack({}), 'm:R', '')")
 
 Install = Callable[..., None]
 
@@ -188,6 +190,20 @@ def test_a_name_that_is_no_module_name_is_refused(name: str) -> None:
             "has the dockerfile 'Dockerfile'; write 'package:file'",
         ),
         (REGISTER.format("backend('a', supports=None)"), "has supports=None, which cannot be called"),
+        (REGISTER.format("backend('null')"), "no backend can be named 'null', which means something else in a matrix"),
+        (REGISTER.format("backend('a', description=None)"), "the backend 'a' has description=None; write text"),
+        (
+            REGISTER.format("backend('a', expects=('eager',))"),
+            "has expects=('eager',); write {'name of a fact': value}",
+        ),
+        (REGISTER.format("backend('a', has_compile_cache='no')"), "has has_compile_cache='no'; write True or False"),
+        (REGISTER.format("backend('a', system_packages='g++')"), "has system_packages='g++'; write a tuple of texts"),
+        (STACK.format("'s', 'requirements.txt', ()"), "has lock='requirements.txt'; write 'package:file'"),
+        (STACK.format("'s', 'p:l', 'harness_p'"), "stack of the backend 'a' has packages='harness_p'; write a tuple"),
+        (STACK.format("None, 'p:l', ()"), "the stack of the backend 'a' has name=None; write text"),
+        (STACK.format("'s', 'p:l', (), device_locks={'cuda': 1}"), "write {'cuda': 'package:file'}"),
+        ("@hookimpl\ndef harness_register_backends():\n    raise SystemExit(7)\n", "raised SystemExit: 7"),
+        ("LEVEL = 3\n", "has no hook of the harness; name the module that has them"),
         (REGISTER.format("backend('a', tasks=('fil-mask',))"), "has the task 'fil-mask'; did you mean 'fill-mask'?"),
         (REGISTER.format("backend('a', tasks=())"), "has tasks=(); write a tuple of words, at least one"),
         (REGISTER.format("backend('a', operations='forward')"), "has operations='forward'; write a tuple of words"),
@@ -215,6 +231,21 @@ def test_a_mistake_in_a_plugin_names_plugin_distribution_and_version(install: In
 def test_a_mistake_in_a_plugin_that_was_asked_for_by_name_is_refused(install: Install, body: str) -> None:
     install("plug_bad", body)
     assert refused(["plug_bad"]).startswith("plugin 'plug_bad'")
+
+
+def test_a_supports_that_ends_the_process_ends_no_command(install: Install) -> None:
+    install("plug_one", REGISTER.format("backend('one', supports=lambda cell, config: exit(5))"))
+    with pytest.raises(PluginError, match="supports\\(\\) of the backend 'one' raised SystemExit: 5"):
+        load(["plug_one"]).supports(cells(1)[0].cell, {})
+
+
+def test_what_a_plugin_prints_is_no_part_of_what_a_command_was_asked_for(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "@hookimpl\ndef harness_environment():\n    print('asked')\n"
+    install("plug_one", f"print('imported')\n{told}" + REGISTER.format("*iter(lambda: print('offered'), None)"))
+    load(["plug_one"]).environment()
+    assert capsys.readouterr() == ("", "imported\noffered\nasked\n")
 
 
 def test_of_a_plugin_with_a_bad_backend_the_good_ones_go_on(install: Install) -> None:
@@ -284,6 +315,7 @@ def test_a_name_that_nobody_has_may_be_a_broken_plugins(install: Install) -> Non
         ("Option('x', str, None, '', 'abc')", "the option 'x' has the choices 'abc', not a tuple of values"),
         ("Option('x', str, None, '', ())", "the option 'x' has the choices (), not a tuple of values"),
         ("'level'", "the option 'level' is no harness.model.Option"),
+        ("Option('x', int, 1, None)", "the option 'x' has help=None; write text"),
     ],
 )
 def test_a_bad_option_is_refused(install: Install, options: str, message: str) -> None:

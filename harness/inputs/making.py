@@ -23,7 +23,7 @@ from harness.worker.arrays import inputs_sha256
 
 GENERATOR = 2
 """The `InputSpec.generator` that this package is. Raised when the same seed would give other bytes. History: 1, the first;
-2, inputs by task, and padding (2026-12)."""
+2, inputs by task, and padding (2026-11)."""
 
 Slot = Mapping[str, npt.NDArray[Any]]
 """One slot's inputs by name, each of shape (batch, ...)."""

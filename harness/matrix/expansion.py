@@ -115,11 +115,11 @@ def _cell(settings: Settings, checkpoint: str, backend: Backend) -> Cell:
 
 
 def _new_tokens(workload: Mapping[str, Any]) -> int | None:
-    """As asked for, else the default; null for operations that make none, so that one matrix can have both kinds."""
+    """As asked for, null too, else the default; null for operations that make none, so that one matrix can have both kinds."""
     if workload.get("operation") not in TOKEN_MAKERS:
         return None
-    asked: int | None = workload.get("new_tokens")
-    return asked or DEFAULT_NEW_TOKENS
+    asked: int | None = workload.get("new_tokens", DEFAULT_NEW_TOKENS)
+    return asked
 
 
 def _options(settings: Settings, backend: Backend) -> dict[str, OptionValue]:

@@ -25,7 +25,7 @@ class Setting:
 
 
 Settings = Mapping[str, Setting]
-"""By axis name; a backend's option is called "onnxruntime.optimization"."""
+"""By axis name; a backend's option is called "onnxruntime.optimum_level"."""
 
 
 @dataclass(frozen=True)

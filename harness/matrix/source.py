@@ -24,6 +24,9 @@ MAX_BYTES = 256 * 1024
 MAX_VALUES = 100_000
 """Values a file may hold once its aliases are written out."""
 
+LARGEST = 2**63 - 1
+"""Of whole numbers, either way: what Parquet and DuckDB can hold of a result's settings."""
+
 MATRICES = Path("matrices")
 """Where matrices are kept by custom: a misspelt name is looked up there too."""
 
@@ -158,10 +161,17 @@ def _finite(text: str) -> float:
     return number
 
 
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -LARGEST <= number <= LARGEST:
+        raise OverflowError(text)
+    return number
+
+
 _SCALARS: dict[str, Callable[[str], Scalar]] = {
     _STANDARD + "null": lambda text: None,  # noqa: ARG005
     _STANDARD + "bool": lambda text: text.lower() == "true",
-    _STANDARD + "int": int,
+    _STANDARD + "int": _whole,
     _STANDARD + "float": _finite,
     _STANDARD + "str": str,
 }
@@ -207,5 +217,7 @@ class _Builder:
 def _scalar(source: yaml.ScalarNode, place: Node) -> Scalar:
     try:
         return _SCALARS[source.tag](source.value)
+    except OverflowError:
+        raise place.error(f"is {shown(source.value)}; it must be {LARGEST} at most") from None
     except ValueError:
         raise place.error(f"is {shown(source.value)}; it must be a finite number") from None

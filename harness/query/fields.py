@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from harness.interchange.columns import Shape, columns_of
-from harness.model import Result
+from harness.model import Cell, Result
 from harness.report.export import COLUMNS
 
 
@@ -33,8 +34,10 @@ class Field:
 
     @property
     def sql(self) -> str:
-        """It, where lines are read."""
-        return ".".join(quoted(part) for part in self.path.split("."))
+        """It, where lines are read: an axis that an older harness did not have is what it was for all cells then."""
+        stored = ".".join(quoted(part) for part in self.path.split("."))
+        default = _default_of_axis(self.path)
+        return stored if default is None else f"coalesce({stored}, {_literal(default, self.sql_type)})"
 
 
 _TYPES: Mapping[str, tuple[str, Kind]] = {
@@ -48,6 +51,21 @@ _TYPES: Mapping[str, tuple[str, Kind]] = {
 def quoted(name: str) -> str:
     """As SQL writes a name."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _default_of_axis(path: str) -> bool | int | str | None:
+    """None where the field is no axis, or has none."""
+    parent, _, name = path.rpartition(".")
+    default = Cell.model_fields[name].default if parent == "config" else None
+    return default if isinstance(default, bool | int | str) else None
+
+
+def _literal(value: bool | int | str, sql_type: str) -> str:
+    """As SQL writes a value of the type."""
+    if sql_type not in ("VARCHAR", "JSON"):
+        return json.dumps(value)
+    text = json.dumps(value) if sql_type == "JSON" else str(value)
+    return "'" + text.replace("'", "''") + f"'::{sql_type}"
 
 
 def line_columns(fields: Iterable[Field]) -> str:

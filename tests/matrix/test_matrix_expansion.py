@@ -74,6 +74,11 @@ def test_tokens_are_32_where_nobody_names_a_number_and_the_likeliest_of_one_beam
     assert (planned.cell.new_tokens, planned.cell.do_sample, planned.cell.num_beams) == (32, False, 1)
 
 
+def test_no_number_of_tokens_that_was_asked_for_is_not_taken_for_the_default(expand_text: Expand) -> None:
+    (planned,) = expand_text(f"{HEAD}matrix: {{backend: [eager], operation: [decode], new_tokens: [null]}}\n").cells
+    assert planned.cell.new_tokens is None
+
+
 def test_a_cell_holds_every_declared_option_with_its_default(expand_text: Expand) -> None:
     matrix = expand_text(f"{HEAD}matrix: {{backend: [onnxruntime]}}\n")
     assert matrix.cells[0].cell.options == {"optimization": None, "level": 2, "scale": 1.0, "fold": True}

@@ -149,6 +149,7 @@ def test_a_tag_that_the_value_does_not_fit_is_refused(write: Write) -> None:
 
 def test_a_number_too_large_to_be_finite_is_refused(write: Write) -> None:
     assert refused(write("a: 1e999\n")) == "m.yaml:1:1: a is '1e999'; it must be a finite number"
+    assert refused(write("a: 9223372036854775808\n")).endswith("; it must be 9223372036854775807 at most")
 
 
 def test_a_key_that_is_a_list_is_refused(write: Write) -> None:

@@ -137,3 +137,11 @@ def test_results_of_other_tools_alone_and_an_empty_history_give_no_rows(tmp_path
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match=r"holds no history\.jsonl"):
         rows(tmp_path)
+
+
+def test_an_axis_that_an_older_schema_did_not_have_is_what_it_was_for_all_then(tmp_path: Path) -> None:
+    lines = [(TESTS / "store" / "golden" / f"schema_{each}" / "history.jsonl").read_text() for each in (1, 2)]
+    (tmp_path / "history.jsonl").write_text("".join(lines))
+    (tmp_path / "launches").mkdir()
+    found = rows(tmp_path, where="padding == 'none' and num_beams == 1 and not do_sample", columns=["operation"])
+    assert found == [{"operation": "forward"}] * 2

@@ -57,6 +57,19 @@ def test_hosts_are_told_where_there_are_several(tmp_path: Path) -> None:
     assert text.endswith("3 of 3 results\n")
 
 
+def test_what_results_differ_in_is_told_of_each_so_that_no_token_is_taken_for_a_prompt(tmp_path: Path) -> None:
+    store = ResultStore.open(tmp_path)
+    for operation, new_tokens, unit in (("prefill", None, "samples/s"), ("decode", 4, "tokens/s")):
+        cell = a_cell(operation=operation, task="text-generation", new_tokens=new_tokens)
+        store.add(a_result(cell, measurements=Measurements(throughput=2.0, throughput_unit=unit)))
+    store.finish_runs()
+    with ask(tmp_path, Question(columns=table_columns([]))) as answer:
+        told = " ".join(render_found(answer.rows, answer.total).split())
+    assert "operation prefill · throughput_unit samples/s" in told
+    assert "operation decode · throughput_unit tokens/s" in told
+    assert "task" not in told
+
+
 def test_nothing_found_is_a_sentence_and_an_empty_list(tmp_path: Path) -> None:
     stored(tmp_path)
     for form, expected in ((found_as_json, "[]\n"), (found_as_csv, "key,status\n")):
@@ -74,4 +87,4 @@ def test_json_has_nulls_and_mappings_and_csv_has_empty_fields_and_text_of_json(t
         ]
     with ask(tmp_path, question) as answer:
         (row,) = csv.DictReader(io.StringIO("".join(found_as_csv(answer.columns, answer.rows))))
-    assert row == {"key": second.key, "options": '{"level":"basic"}', "throughput": "", "padding": '"none"'}
+    assert row == {"key": second.key, "options": '{"level":"basic"}', "throughput": "", "padding": "none"}

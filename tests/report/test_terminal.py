@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from store.factories import a_cell, a_failure, a_result
 
 from harness.model import Measurements, PlannedCell, Result, Status
+from harness.report import generation
 from harness.report.terminal import plan_rows, render_plan, render_results
 from report.cases import CASES, EAGER, ORT, eager, golden, measured, ort, unranked, unsupported
 
@@ -187,3 +188,17 @@ def test_a_timed_result_without_latency_is_ranked_below_those_with_one() -> None
 def test_a_result_without_any_number_keeps_its_row_though_it_is_ok() -> None:
     text = render_results([eager(), a_result(a_cell(backend="empty"), measurements=Measurements())])
     assert re.search(r"^empty .* ok$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("operation", "batch_size", "said"),
+    [
+        ("forward", 8, "a call"),
+        ("prefill", 1, "a prompt"),
+        ("prefill", 8, "for 8 prompts"),
+        ("decode", 8, "for a token of 8 rows"),
+        ("generate", 2, "for 2 texts"),
+    ],
+)
+def test_the_latency_of_a_batch_is_never_told_as_that_of_one(operation: str, batch_size: int, said: str) -> None:
+    assert generation.call(a_cell(operation=operation, batch_size=batch_size)) == said

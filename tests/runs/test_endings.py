@@ -171,6 +171,20 @@ def test_a_workload_without_a_reference_is_unverified_and_says_why(bench: Bench)
     assert result.measurements.median_latency_s is not None
 
 
+def test_a_reference_without_the_tasks_outputs_judges_nothing_and_is_told_of(bench: Bench) -> None:
+    """The fake's runner gives hidden states whatever the task."""
+    bench.write_matrix(protocol={"blocks": 1}, task=["text-generation"])
+    run = bench.run()
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    result = bench.by_backend()["fake_b"]
+    assert result.status is Status.UNVERIFIED
+    assert result.metadata.reason is not None
+    assert (
+        "the reference launch (fake) gave no output 'logits'; there are ['last_hidden_state']" in result.metadata.reason
+    )
+
+
 def test_megabytes_of_garbage_on_stdout_change_nothing(bench: Bench) -> None:
     bench.write_matrix(fake_b={"garbage": 64}, protocol={"blocks": 1})
     run = bench.run()

@@ -131,6 +131,8 @@ def test_what_is_written_is_tidy(tmp_path: Path) -> None:
             "there is a backend 'eager' already, of plugin 'pytorch' (harness-pytorch 0.1.0); choose another name",
         ),
         ("pytorch", "there is an import package harness_pytorch already"),
+        ("null", "no backend can be named 'null', which means something else in a matrix"),
+        ("x" * 300, "a backend's name of 300 characters is too long to be a file's; write 64 at most"),
     ],
 )
 def test_a_name_that_cannot_be_one_is_refused_in_a_sentence(tmp_path: Path, name: str, said: str) -> None:
@@ -148,3 +150,9 @@ def test_a_folder_that_is_there_is_never_written_into(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     assert refused("mine", tmp_path / "notes") == f"{tmp_path / 'notes'} is no folder; choose another with --into"
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    said = refused("mine", tmp_path / "notes" / "below")
+    assert said.endswith("harness-mine cannot be written: Not a directory; choose another folder with --into")

@@ -163,6 +163,12 @@ def test_a_cell_that_the_backend_refuses_is_not_checked(checkpoint: Checkpoint) 
         check_backend(FAKE, HereExecutor(), too_short)
 
 
+def test_a_supports_that_raises_is_what_is_to_be_mended(checkpoint: Checkpoint) -> None:
+    moody = replace(FAKE, supports=lambda cell, config: f"{cell.batch_size / 0}{config}")
+    with pytest.raises(HarnessError, match=r"supports\(\) of the backend 'fake' raised ZeroDivisionError: .*; mend it"):
+        check_backend(moody, HereExecutor(), checkpoint)
+
+
 def test_a_test_of_a_backend_fails_with_every_message() -> None:
     findings = [Finding("wait", False, "it did not"), Finding("items", True, "right"), Finding("close", False, "leaks")]
     with pytest.raises(AssertionError, match=r"^wait: it did not\nclose: leaks$"):

@@ -72,6 +72,13 @@ def test_what_is_declared_and_not_there_is_a_fault_that_says_what_to_do(changes:
     assert fault in found
 
 
+def test_a_runner_that_is_no_python_is_a_fault_that_names_the_line(package: Path) -> None:
+    (package / "runner.py").write_text("\ndef (\n")
+    (found,) = declared(MINE, CELL).faults
+    assert found.startswith("plug_mine.runner is no Python: invalid syntax")
+    assert found.endswith("line 2). Mend it")
+
+
 def test_a_lock_that_pins_not_everything_is_a_fault(package: Path) -> None:
     (package / "mine.lock").write_text("--no-binary :none:\nnumpy>=2\n")
     (found,) = declared(MINE, CELL).faults
