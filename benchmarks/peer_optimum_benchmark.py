@@ -14,7 +14,7 @@ import venv
 from pathlib import Path
 
 from bench import Bench
-from fidelity import OurLaunch, TimerProcess
+from fidelity import OurLaunch, timer_process
 
 from harness import cache
 from harness.block import PreparedCell
@@ -64,8 +64,8 @@ def main() -> None:
     prepared = bench.prepare("eager", arguments.batch_size)
     ours_over_truth, peers_over_truth = [], []
     for number in range(arguments.times):
-        timer, ours = TimerProcess(bench, prepared), OurLaunch(bench, prepared, seconds=2)
-        truth_s, ours_s = timer.median_s(2), ours.median_s()
+        timer, ours = timer_process(bench, prepared), OurLaunch(bench, prepared, seconds=2)
+        truth_s, ours_s = timer.ask(2), ours.median_s()
         timer.close()
         ours.close()
         peers_s = peer_median_s(python, prepared, arguments.threads, bench.folder)

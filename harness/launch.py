@@ -93,27 +93,17 @@ class RunningLaunch:
         """Wait for the last word of the command sent. Raises LaunchEndedError for any other ending, time-out included."""
         deadline = time.monotonic() + timeout_s
         while True:
-            event = self._next_event(deadline, timeout_s)
-            if isinstance(event, protocol.PhaseStarted):
-                self.stage = event.phase
-            elif isinstance(event, protocol.Failed):
-                self.end()
-                raise self._ended(_status_of(event), _error_said(event, self.spec.backend.offered_by))
-            elif isinstance(event, answer):
+            event = self._heard(deadline, timeout_s)
+            if isinstance(event, answer):
                 return event
-            else:
+            if not isinstance(event, protocol.PhaseStarted):
                 raise self._misbehaved(f"answered {type(event).__name__} where {answer.__name__} was due")
 
     def await_phase(self, phase: str, timeout_s: float) -> None:
         """Wait until the worker says that it begins a phase, whatever it says before. Raises LaunchEndedError."""
         deadline = time.monotonic() + timeout_s
         while self.stage != phase:
-            event = self._next_event(deadline, timeout_s)
-            if isinstance(event, protocol.PhaseStarted):
-                self.stage = event.phase
-            elif isinstance(event, protocol.Failed):
-                self.end()
-                raise self._ended(_status_of(event), _error_said(event, self.spec.backend.offered_by))
+            self._heard(deadline, timeout_s)
 
     def close(self) -> None:
         """Wait for a worker that has answered `Closed` to exit; a worker that lingers is killed. Idempotent.
@@ -137,6 +127,16 @@ class RunningLaunch:
         self._close_stdin()
         self._process.wait()
         self._join()
+
+    def _heard(self, deadline: float, timeout_s: float) -> protocol.Event:
+        """The next event, after which `stage` is right. Raises LaunchEndedError where the worker says that it failed."""
+        event = self._next_event(deadline, timeout_s)
+        if isinstance(event, protocol.PhaseStarted):
+            self.stage = event.phase
+        elif isinstance(event, protocol.Failed):
+            self.end()
+            raise self._ended(_status_of(event), _error_said(event, self.spec.backend.offered_by))
+        return event
 
     def _next_event(self, deadline: float, timeout_s: float) -> protocol.Event:
         try:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from harness.model import Cell, ParityRecord
 from harness.token_parity import judge_tokens
+from harness.worker.arrays import at_tokens
 
 Outputs = Mapping[str, npt.NDArray[Any]]
 
@@ -76,14 +77,9 @@ def without_padding(
     if attention_mask is None:
         return list(outputs)
     return [
-        {**slot, **{name: _masked(slot[name], mask) for name in names}}
+        {**slot, **{name: at_tokens(slot[name], mask, elsewhere=np.nan) for name in names}}
         for slot, mask in zip(outputs, attention_mask, strict=True)
     ]
-
-
-def _masked(output: npt.NDArray[Any], mask: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    is_token = mask.astype(bool).reshape(*mask.shape, *[1] * (output.ndim - mask.ndim))
-    return np.where(is_token, output, np.nan)
 
 
 def judge(

@@ -125,18 +125,7 @@ class Plugins:
     def supports(self, cell: Cell, model_config: Mapping[str, Any]) -> str | None:
         """Why the cell's backend cannot run it, None where it can. Raises PluginError where the backend's answer is no answer."""
         backend = self.backends[cell.backend]
-        if reason := support.refusal(cell, backend, model_config):
-            return reason
-        try:
-            with _quietly():
-                reason = backend.supports(cell, model_config)
-        except _ITS_OWN as error:
-            raise _raised(backend.offered_by, f"supports() of the backend {cell.backend!r}", error) from error
-        if reason is not None and not isinstance(reason, str):
-            raise PluginError(
-                f"{backend.offered_by}: supports() of the backend {cell.backend!r} returned {reason!r}, not text or None"
-            )
-        return reason
+        return support.refusal(cell, backend, model_config) or own_refusal(cell, backend, model_config)
 
     def select_cells(self, cells: Sequence[PlannedCell]) -> tuple[PlannedCell, ...]:
         """The cells as harness_select_cells leaves them: those kept in the plugins' order, then those dropped, as skipped.
@@ -187,8 +176,7 @@ class Plugins:
         answer = _ask(self._manager, plugin, "harness_select_cells", cells=tuple(given.values()))
         _check_unaltered(plugin, given)
         kept = list(offered) if answer is None else _checked_selection(plugin, offered, answer)
-        dropped = [_skipped(planned, plugin) for key, planned in offered.items() if key not in set(kept)]
-        return [offered[key] for key in kept], dropped
+        return [offered.pop(key) for key in kept], [_skipped(planned, plugin) for planned in offered.values()]
 
 
 class Observers:
@@ -256,6 +244,19 @@ def load(extra: Sequence[str] = (), report: Report = lambda _: None) -> Plugins:
         _manager=manager,
         _report=_Once(report),
     )
+
+
+def own_refusal(cell: Cell, backend: Backend, model_config: Mapping[str, Any]) -> str | None:
+    """The backend's own reason why it cannot run the cell, None where it can. Raises PluginError where its answer is no answer."""
+    what = f"supports() of the backend {backend.name!r}"
+    try:
+        with _quietly():
+            reason = backend.supports(cell, model_config)
+    except _ITS_OWN as error:
+        raise _raised(backend.offered_by, what, error) from error
+    if reason is not None and not isinstance(reason, str):
+        raise PluginError(f"{backend.offered_by}: {what} returned {reason!r}, not text or None")
+    return reason
 
 
 # --- finding and importing ------------------------------------------------------------------------------------------

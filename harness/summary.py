@@ -246,16 +246,18 @@ class _Summary:
 
     def _generation(self, common: Mapping[str, Any]) -> dict[str, Any]:
         untold = self._not_reached if self._status not in GATES and self._status is not Status.OK else UNTOLD
-        found = generation_numbers(self._cell, self._launches, common, self._reasons, untold)
-        return {name: self._known_or_not(name, value) for name, value in found.items()}
-
-    def _known_or_not(self, field: str, value: float | Unknown) -> float | None:
-        return self._known(field, None, value.reason) if isinstance(value, Unknown) else value
+        return self._told(generation_numbers(self._cell, self._launches, common, self._reasons, untold))
 
     def _application(self, common: Mapping[str, Any]) -> dict[str, Any]:
         untold = self._not_reached if self._status is not Status.OK else "no marked rounds were made"
-        found = application_numbers(self._cell, self._launches, common, self._reasons, untold)
-        return {name: self._known_or_not(name, value) for name, value in found.items()}
+        return self._told(application_numbers(self._cell, self._launches, common, self._reasons, untold))
+
+    def _told(self, found: Mapping[str, float | Unknown]) -> dict[str, float | None]:
+        """The same, the reasons kept of what is not known."""
+        return {
+            name: self._known(name, None, value.reason) if isinstance(value, Unknown) else value
+            for name, value in found.items()
+        }
 
     def _accuracy(self) -> dict[str, Any]:
         """As the first launch that was asked has told."""

@@ -17,7 +17,7 @@ from harness.inputs import Inputs, make_inputs
 from harness.jobs import make_job
 from harness.launch import LaunchEndedError, RunningLaunch
 from harness.model import Backend, Cell, HarnessError, Hashes, OptionValue, Protocol
-from harness.plugins import Plugins
+from harness.plugins import PluginError, Plugins, own_refusal
 from harness.protocol import Hello, Import, Imported, Job, Open, Ready, Seen
 from harness.stacks import StackError, Stacks
 from harness.support import refusal
@@ -141,12 +141,9 @@ def check_backend(
 def _own_refusal(cell: Cell, backend: Backend, checkpoint: Checkpoint) -> str | None:
     """The backend's own reason. Raises HarnessError where it is asked and does not answer."""
     try:
-        return backend.supports(cell, checkpoint.config)
-    except (Exception, SystemExit) as error:
-        raise HarnessError(
-            f"supports() of the backend {backend.name!r} raised {type(error).__name__}: {error}; mend it: it is to return why the "
-            "cell cannot run, or None"
-        ) from error
+        return own_refusal(cell, backend, checkpoint.config)
+    except PluginError as fault:
+        raise HarnessError(f"{fault}; mend it: it is to return why the cell cannot run, or None") from fault
 
 
 def weighty_checkpoint(

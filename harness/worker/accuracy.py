@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.worker.api import Arrays, Transferring
-from harness.worker.arrays import read_inputs, slots_of
+from harness.worker.arrays import at_tokens, read_inputs, slots_of
 
 Reduction = Callable[[Arrays, Arrays], Arrays]
 """Inputs and outputs of one call -> what is kept of them."""
@@ -42,10 +42,10 @@ def log_likelihoods(inputs: Arrays, outputs: Arrays) -> Arrays:
 
 def embeddings(inputs: Arrays, outputs: Arrays) -> Arrays:
     """{"embeddings": (batch, hidden) float64}: of each row the mean over its tokens, as sentence embeddings are made."""
-    is_token = inputs["attention_mask"].astype(bool)[..., np.newaxis]
+    mask = inputs["attention_mask"]
     # Not a product with the mask: what stands at padding may be NaN, and is nobody's result.
-    summed = np.where(is_token, outputs["last_hidden_state"], 0).sum(axis=1, dtype=np.float64)
-    return {"embeddings": summed / is_token.sum(axis=1)}
+    summed = at_tokens(outputs["last_hidden_state"], mask, elsewhere=0).sum(axis=1, dtype=np.float64)
+    return {"embeddings": summed / mask.sum(axis=1, keepdims=True)}
 
 
 REDUCTIONS: Mapping[str, Reduction] = {"text-generation": log_likelihoods, "feature-extraction": embeddings}

@@ -39,6 +39,7 @@ from harness.worker.api import (
     Transferring,
     Unsupported,
 )
+from harness.worker.arrays import at_tokens
 from harness.worker.checks import build_runner, check_members
 from harness.worker.postprocess import POSTPROCESS, Batch, Meaning
 
@@ -104,7 +105,7 @@ class Application:
         """The model's. Those of padding are zero: nobody is to compare them, and the host does not know where padding is."""
         outputs, mask = dict(self._forward.outputs()), self._batch.arrays.get("attention_mask")
         if self._task.is_per_token and mask is not None:
-            outputs |= {name: _zero_at_padding(outputs[name], mask) for name in self._task.outputs}
+            outputs |= {name: at_tokens(outputs[name], mask, elsewhere=0) for name in self._task.outputs}
         return outputs
 
 
@@ -187,11 +188,6 @@ def _unmarked(name: str) -> None:
 def _rows(array: npt.NDArray[Any]) -> list[Any]:
     """A text for each row, as Python has them, or the array of an image."""
     return array.tolist() if array.ndim == 1 else list(array)
-
-
-def _zero_at_padding(output: npt.NDArray[Any], mask: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    is_token = mask.astype(bool).reshape(*mask.shape, *[1] * (output.ndim - mask.ndim))
-    return np.where(is_token, output, 0)
 
 
 # --- what reads raw inputs ------------------------------------------------------------------------------------------

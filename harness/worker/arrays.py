@@ -48,6 +48,13 @@ def slots_of(inputs: Arrays) -> Sequence[Arrays]:
     return [{name: array[slot] for name, array in inputs.items()} for slot in range(next(iter(counts.values())))]
 
 
+def at_tokens(output: npt.NDArray[Any], mask: npt.NDArray[Any], elsewhere: float) -> npt.NDArray[Any]:
+    """The output where the mask of its first dimensions has a token, `elsewhere` where it has padding. Whatever stands there, NaN
+    too, is gone."""
+    is_token = mask.astype(bool).reshape(*mask.shape, *[1] * (output.ndim - mask.ndim))
+    return np.where(is_token, output, elsewhere)
+
+
 def write_npz(file: Path, arrays: Arrays) -> None:
     """Write arrays so that the file, once there, is whole and on disk. Raises TypeError for arrays of Python objects.
 

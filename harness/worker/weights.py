@@ -12,7 +12,7 @@ language models lack them. Heads that take what the pooler gives have it under t
 
 
 def refuse_missing(missing: Iterable[str], model: object) -> None:
-    """Raise Unsupported where the model's outputs would depend on a weight that its checkpoint lacks, by PyTorch's names."""
+    """Raise Unsupported where the model's outputs would depend on a weight that its checkpoint lacks, by names with dots within."""
     needed = sorted(name for name in missing if not name.startswith(UNCOMPARED))
     if needed:
         raise Unsupported(

@@ -24,25 +24,14 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig, FlaxPreTrainedModel, PretrainedConfig
 from transformers.modeling_flax_pytorch_utils import convert_pytorch_state_dict_to_flax
 
-from harness.worker.api import Job, Unsupported
+from harness.tasks import TASKS
+from harness.worker.api import Job
+from harness.worker.weights import refuse_missing
 from harness_flax.architectures import ENCODERS
 from harness_flax.repairs import Repair, Weights
 
-CLASSES = {
-    "feature-extraction": transformers.FlaxAutoModel,
-    "text-classification": transformers.FlaxAutoModelForSequenceClassification,
-    "token-classification": transformers.FlaxAutoModelForTokenClassification,
-    "fill-mask": transformers.FlaxAutoModelForMaskedLM,
-    "question-answering": transformers.FlaxAutoModelForQuestionAnswering,
-    "text-generation": transformers.FlaxAutoModelForCausalLM,
-    "text2text-generation": transformers.FlaxAutoModelForSeq2SeqLM,
-    "image-classification": transformers.FlaxAutoModelForImageClassification,
-}
-"""By task."""
-
-UNCOMPARED = "pooler"
-"""First part of the names of those weights of a model without a head that no compared output depends on: checkpoints of masked
-language models lack them. It computes with zeros then. Heads that take what the pooler gives have it inside the model's part."""
+CLASSES = {name: getattr(transformers, f"Flax{task.auto_class}") for name, task in TASKS.items()}
+"""By task: Flax's go by the names of PyTorch's."""
 
 PREFIXES = {"xlm-roberta": "roberta"}
 """Model type -> what PyTorch's names of a base model's weights begin with, where the Flax class names something else."""
@@ -105,18 +94,14 @@ def _model_class(config: PretrainedConfig, task: str) -> Callable[..., FlaxPreTr
 def read_weights(definition: Definition, job: Job) -> tuple[Weights, list[str]]:
     """The weights on the device, and the names of those that the model has no place for.
 
-    Raises Unsupported where the checkpoint lacks weights that the task needs.
+    Raises Unsupported where the checkpoint lacks weights that the task needs. Those that no compared output depends on are zeros.
     """
     read = _translated(definition.model, _read(Path(job.checkpoint), jnp.dtype(job.dtype)))
     needed = flatten_dict(definition.model.params_shape_tree)
     weights = {path: read[path] for path in needed if path in read}
     supplied = flatten_dict(jax.eval_shape(definition.mended, unflatten_dict(weights)))
-    missing = sorted(path for path in needed if path not in supplied)
-    if lacking := [path for path in missing if path[0] != UNCOMPARED]:
-        raise Unsupported(
-            f"{type(definition.model).__name__} needs {len(lacking)} weights that the checkpoint lacks, "
-            f"as {'.'.join(lacking[0])}"
-        )
+    missing = [path for path in needed if path not in supplied]
+    refuse_missing(map(".".join, missing), definition.model)
     weights |= {path: jnp.asarray(np.zeros(needed[path].shape, jnp.dtype(job.dtype))) for path in missing}
     return jax.block_until_ready(unflatten_dict(weights)), sorted(".".join(path) for path in read if path not in needed)
 

@@ -36,6 +36,7 @@ class Prompt:
 
     mask: Ids
     placed: Placed  # what of it is read, on the device
+    last: Ids | None = None  # position of each row's last token, (batch, 1), where the decoder that goes on is told it
 
 
 class Cached(ABC):
@@ -94,11 +95,12 @@ class CachedDecoder(Cached):
     def prompt(self, slot: Arrays) -> Prompt:
         """Its positions follow from its mask."""
         mask = slot["attention_mask"]
-        return Prompt(mask, self._bound.place({**slot, "position_ids": _positions(mask)}))
+        positions = _positions(mask)
+        return Prompt(mask, self._bound.place({**slot, "position_ids": positions}), positions[:, -1:])
 
     def read(self, prompt: Prompt) -> None:
         """The whole prompt in one call."""
-        self._mask, self._position = prompt.mask, _positions(prompt.mask)[:, -1:]
+        self._mask, self._position = prompt.mask, prompt.last
         self._run(self._bound, [*self._no_past, *prompt.placed])
 
     def step(self, tokens: Ids) -> None:

@@ -10,15 +10,16 @@ against 750 (SmolLM2, 16 tokens after 64, one thread, medians of five calls, alt
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from harness_pytorch.device import synchronise
+from harness_pytorch.generation import TokenMarks
 from optimum.onnxruntime import ORTModelForCausalLM, ORTModelForSeq2SeqLM
-from transformers import AutoConfig, GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import AutoConfig, GenerationConfig, StoppingCriteriaList
 
-from harness.worker.api import FIRST_TOKEN, KV_CACHE_BYTES, TOKEN, Arrays, Counters, Mark, Stages, Stopwatch
+from harness.worker.api import KV_CACHE_BYTES, Arrays, Counters, Mark, Stages, Stopwatch
 from harness_onnxruntime.generation import Exported
 
 PROMPT = ("input_ids", "attention_mask")
@@ -60,13 +61,12 @@ class Generate:
 
     def call(self, mark: Mark | None = None) -> None:
         """The call that is timed. Raises WrongCountError."""
-        stamps = StoppingCriteriaList([_Stamps(mark)]) if mark else None
+        stamps = StoppingCriteriaList([TokenMarks(mark, self._model.device)]) if mark else None
         self._generated = self._generate(stopping_criteria=stamps)
 
     def wait(self) -> None:
         """Until the device is done."""
-        if self._model.device.type == "cuda":
-            torch.cuda.synchronize(self._model.device)
+        synchronise(self._model.device)
 
     def outputs(self) -> Arrays:
         """The new tokens: of a call made greedily where they are drawn. Scores of beams are of a call made for them."""
@@ -106,21 +106,6 @@ class Generate:
 
     def _placed(self, slot: Arrays) -> dict[str, torch.Tensor]:
         return {name: torch.from_numpy(slot[name]).to(self._model.device) for name in PROMPT}
-
-
-class _Stamps(StoppingCriteria):
-    """Stops nothing: the library calls it when a token of every row is chosen."""
-
-    def __init__(self, mark: Mark) -> None:
-        self._mark = mark
-        self._names = itertools.chain([FIRST_TOKEN], itertools.repeat(TOKEN))
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002 - Transformers' signature
-        """For each row: not yet."""
-        if input_ids.is_cuda:
-            torch.cuda.synchronize(input_ids.device)
-        self._mark(next(self._names))
-        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 def _model(exported: Exported, sessions: Sequence[Any]) -> ORTModelForCausalLM | ORTModelForSeq2SeqLM:

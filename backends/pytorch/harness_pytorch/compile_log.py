@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._dynamo.callback import callback_handler
 
-from harness.worker.api import Stages
+from harness.worker.api import Operation, Stages
 
 
 def wrap(model: Any, options: Mapping[str, Any]) -> tuple[Any, tuple[str, int]]:
@@ -17,6 +17,13 @@ def wrap(model: Any, options: Mapping[str, Any]) -> tuple[Any, tuple[str, int]]:
     started_ns = time.perf_counter_ns()
     compiled = torch.compile(model, **options)
     return compiled, ("wrap", time.perf_counter_ns() - started_ns)
+
+
+def call_once(operation: Operation) -> None:
+    """One call on the first input, waited for."""
+    operation.begin(0)
+    operation.call()
+    operation.wait()
 
 
 class CompileLog:

@@ -21,7 +21,7 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 
 from harness.worker.api import Arrays, Facts, Job, Stages
 from harness_pytorch import compile_cache, compiling_generation
-from harness_pytorch.compile_log import CompileLog, wrap
+from harness_pytorch.compile_log import CompileLog, call_once, wrap
 from harness_pytorch.compiling_generation import CompiledGeneration
 from harness_pytorch.device import Tensors
 from harness_pytorch.generation import Generation, Workload
@@ -103,12 +103,7 @@ class CompiledForward(Forward):
         """Wrap the model and make the first call: what of it Dynamo compiled, and what remains."""
         self._model, wrap_stage = wrap(self._model, self._options)
         self.compiled = self._model
-        return [wrap_stage, *self._log.first_call(self._first_call)]
-
-    def _first_call(self) -> None:
-        self.begin(0)
-        self.call()
-        self.wait()
+        return [wrap_stage, *self._log.first_call(lambda: call_once(self))]
 
 
 def _context(compiled: Any) -> Any:

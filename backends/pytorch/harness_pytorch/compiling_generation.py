@@ -16,8 +16,8 @@ from typing import Any
 from transformers import CompileConfig, EncoderDecoderCache, StaticCache
 from transformers.configuration_utils import get_head_shapes
 
-from harness.worker.api import Operation, Stages, Unsupported
-from harness_pytorch.compile_log import CompileLog, wrap
+from harness.worker.api import Stages, Unsupported
+from harness_pytorch.compile_log import CompileLog, call_once, wrap
 from harness_pytorch.generation import Decode, Generate, Generation, Prefill, Workload
 
 
@@ -40,7 +40,7 @@ class CompiledPrefill(StaticallyCached, Prefill):
 
     def compile(self) -> Stages:
         """Wrap the model and read a prompt."""
-        return [self._wrap(), *self._log.first_call(lambda: _first_call(self), "prefill.dynamo")]
+        return [self._wrap(), *self._log.first_call(lambda: call_once(self), "prefill.dynamo")]
 
 
 class CompiledDecode(StaticallyCached, Decode):
@@ -74,7 +74,7 @@ class CompiledGenerate(Generate):
 
     def compile(self) -> Stages:
         """The first call. Raises Unsupported where Transformers left the model uncompiled."""
-        stages = self._log.first_call(lambda: _first_call(self), "decode.dynamo")
+        stages = self._log.first_call(lambda: call_once(self), "decode.dynamo")
         if not hasattr(self._model, "_compiled_call"):
             raise Unsupported(f"Transformers' generate does not compile {type(self._model).__name__}")
         return stages
@@ -104,9 +104,3 @@ def _static(workload: Workload, length: int) -> StaticCache:
     cache = StaticCache(config, max_cache_len=length)
     cache.early_initialization(workload.batch, *get_head_shapes(config), model.dtype, model.device)
     return cache
-
-
-def _first_call(operation: Operation) -> None:
-    operation.begin(0)
-    operation.call()
-    operation.wait()

@@ -32,25 +32,13 @@ from harness.worker.api import (
     Unsupported,
 )
 from harness.worker.items import count_items
+from harness.worker.weights import refuse_missing
 from harness_pytorch import facts, generation, quantising
 from harness_pytorch.device import Tensors, find, synchronise
 from harness_pytorch.generation import Generation, Workload
 
-CLASSES = {
-    "feature-extraction": transformers.AutoModel,
-    "text-classification": transformers.AutoModelForSequenceClassification,
-    "token-classification": transformers.AutoModelForTokenClassification,
-    "fill-mask": transformers.AutoModelForMaskedLM,
-    "question-answering": transformers.AutoModelForQuestionAnswering,
-    "text-generation": transformers.AutoModelForCausalLM,
-    "text2text-generation": transformers.AutoModelForSeq2SeqLM,
-    "image-classification": transformers.AutoModelForImageClassification,
-}
-"""By task."""
-
-UNCOMPARED = "pooler."
-"""Weights of a model without a head that no compared output depends on: checkpoints of masked language models lack them. Heads that
-take what the pooler gives have it under the name of the model within: those weights are needed."""
+CLASSES = {name: getattr(transformers, task.auto_class) for name, task in TASKS.items()}
+"""By task. Named here and not where they are used, so that Transformers imports them now."""
 
 
 class TorchRunner:
@@ -263,11 +251,7 @@ def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
         local_files_only=True,
         output_loading_info=True,
     )
-    missing = sorted(name for name in info["missing_keys"] if not name.startswith(UNCOMPARED))
-    if missing:  # Transformers has filled them with random numbers and only logged it
-        raise Unsupported(
-            f"{type(model).__name__} needs {len(missing)} weights that the checkpoint lacks, as {missing[0]}"
-        )
+    refuse_missing(info["missing_keys"], model)
     model.config.use_cache = False
     return model.eval()
 
