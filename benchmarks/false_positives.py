@@ -2,16 +2,19 @@
 
 The plain method is that of most tools: one process each, one after the other, and an interval of 95 % by a bootstrap over calls.
 Both measure MiniLM on eager with the same rounds, one comparison of each by turns; figures so far are printed after every turn.
+A turn takes minutes: `--into FILE` keeps each one, and a later run with the same file goes on from there.
 
-    python benchmarks/false_positives.py [--comparisons N] [--batch-size N]
+    python benchmarks/false_positives.py [--comparisons N] [--batch-size N] [--into FILE]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,33 @@ RESAMPLES = 1000
 OURS = calibrate.PROTOCOL.model_copy(update={"half_width": 0.05})
 """Wide enough that most comparisons end with the pilot: many comparisons tell more of the rate than narrow ones."""
 PLAIN = OURS.model_copy(update={"blocks": 1, "schedule": "sequential", "baseline": calibrate.BACKEND})
+
+
+@dataclass
+class Turns:
+    """The intervals of both methods so far, kept in a file where there is one."""
+
+    file: Path | None
+    plain: list[Interval] = field(default_factory=list)
+    ours: list[Interval] = field(default_factory=list)
+
+    @classmethod
+    def kept_in(cls, file: Path | None) -> Turns:
+        """With what an earlier run left there: a line for each turn."""
+        turns = cls(file)
+        for line in file.read_text().splitlines() if file and file.exists() else []:
+            turns._count(**{name: value and Interval(**value) for name, value in json.loads(line).items()})
+        return turns
+
+    def add(self, plain: Interval, ours: Interval | None) -> None:
+        self._count(plain, ours)
+        if self.file:
+            with self.file.open("a") as lines:
+                lines.write(json.dumps({"plain": asdict(plain), "ours": ours and asdict(ours)}) + "\n")
+
+    def _count(self, plain: Interval, ours: Interval | None) -> None:
+        self.plain.append(plain)
+        self.ours.extend([ours] if ours else [])
 
 
 class Silent:
@@ -82,18 +112,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--comparisons", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--into", type=Path)
     arguments = parser.parse_args()
     loaded = plugins.load()
     cell: Cell = calibrate.default_cell(loaded, checkpoints.identify(calibrate.MODEL).identity)
     with tempfile.TemporaryDirectory() as folder:
         services = Services(venv_executor(), loaded, ResultStore.open(Path(folder)), Silent())
         twins = calibrate.Twins(cell.model_copy(update={"batch_size": arguments.batch_size}), services)
-        plain: list[Interval] = []
-        ours: list[Interval] = []
+        turns = Turns.kept_in(arguments.into)
         for _ in range(arguments.comparisons):
-            plain.append(plain_interval(twins, services))
-            ours.extend(interval for interval in [our_interval(twins)] if interval)
-            print(told("plain", plain), "·", told("harness", ours), flush=True)
+            turns.add(plain_interval(twins, services), our_interval(twins))
+            print(told("plain", turns.plain), "·", told("harness", turns.ours), flush=True)
 
 
 if __name__ == "__main__":
