@@ -33,13 +33,11 @@ class Wanted:
 def wanted(store: ResultStore, forms: Iterable[Form], runs: frozenset[str] | None = None) -> Iterator[Wanted]:
     """The files of these runs, of all where None: rows in each form, and `latest/` where they have a key's newest result."""
     by_run = dict[str, list[Result]]()
-    for result in store.history():
-        if runs is None or result.metadata.run_id in runs:
-            by_run.setdefault(result.metadata.run_id, []).append(result)
+    for result in store.history(runs):
+        by_run.setdefault(result.metadata.run_id, []).append(result)
     for form in forms:
         yield from (_run_file(results, form, store) for results in by_run.values())
-    newest = [result for result in store.latest() if result.metadata.run_id in by_run]
-    yield from map(_latest_file, newest)
+    yield from map(_latest_file, store.latest(by_run))
 
 
 def _run_file(results: Sequence[Result], form: Form, store: ResultStore) -> Wanted:

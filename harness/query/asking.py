@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from harness.expressions import NAMES, Expression, check
 from harness.model import HarnessError
 from harness.query.conditions import condition
-from harness.query.fields import FIELDS, Field, line_columns, quoted
+from harness.query.fields import FIELDS, LINE, Field, line_columns, quoted
 from harness.spelling import did_you_mean, listed
 from harness.store import ResultStore, records
-from harness.store.heads import lines
-from harness.store.layout import HISTORY
+from harness.store.heads import Heads
+from harness.store.lines import PARTS
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,6 +43,9 @@ SHOWN = (
 
 _NEEDED = ("key", "host_hash", "timestamp", "schema_version", "backend", "options")
 """To tell the newest, to refuse newer schemas, and to know which options there are."""
+
+WRITTEN, LACKING = "written", "lacking"
+"""Columns of our own: the order of writing; whether a line names a part that is not there."""
 
 Row = Mapping[str, Any]
 
@@ -96,7 +100,8 @@ def _check_names(question: Question) -> None:
 class _Asking:
     def __init__(self, connection: duckdb.DuckDBPyConnection, root: Path, question: Question) -> None:
         self._connection = connection
-        self._history = root / HISTORY
+        self._heads = Heads(root)
+        self._history = self._heads.path
         self._question = question
         self._named = names_in(question.where)
         if not self._history.exists():
@@ -122,38 +127,69 @@ class _Asking:
 
     def _read(self, fields: Sequence[Field]) -> tuple[str, ...]:
         """Into the table `stored`; a sentence for each line that is left out. Raises HarnessError naming file and line."""
-        import duckdb
-
         if not self._history.exists():
             self._make_empty(fields)
             return ()
-        try:
-            self._load(fields, tolerant=False)
-            return ()
-        except duckdb.Error as error:
-            torn = [
-                line.number for line in lines(self._history) if line.head is None
-            ]  # any other damage is raised here
-            if not torn:
-                raise HarnessError(f"{self._history} cannot be read ({_first_line(error)}): mend it") from None
-        self._load(fields, tolerant=True)
+        joins = self._read_parts(fields)
+        torn = self._read_lines(fields, joins)
+        self._check_parts()
         return tuple(
             f"{self._history}, line {number}: its writer was killed at it; it is not counted" for number in torn
         )
 
-    def _load(self, fields: Sequence[Field], *, tolerant: bool) -> None:
-        """`tolerant`: lines that are no JSON are left out."""
-        condition = ' WHERE "key" IS NOT NULL' if tolerant else ""
+    def _read_parts(self, fields: Sequence[Field]) -> str:
+        """Into a table for each kind of part that has some of the fields; the words that put them beside their lines."""
+        self._heads.parts.catch_up()  # checks each against its name
+        kinds = _kinds(fields)
+        for kind in kinds:
+            self._make_part([field for field in fields if field.part == kind], kind)
+        return "".join(f" LEFT JOIN {quoted(kind)} ON {quoted(kind)}.sha256 = {LINE}.parts.{kind}" for kind in kinds)
+
+    def _make_part(self, fields: Sequence[Field], kind: str) -> None:
+        columns = {"sha256": "VARCHAR", **line_columns(fields)}
+        self._connection.execute(f"CREATE TEMP TABLE {quoted(kind)} ({_typed(columns)})")
+        if self._heads.parts.path.exists():
+            source = _lines_of_json(columns, tolerant=True)
+            text = f"INSERT INTO {quoted(kind)} SELECT DISTINCT ON (sha256) * FROM {source}"
+            self._connection.execute(text, [str(self._heads.parts.path)])
+
+    def _read_lines(self, fields: Sequence[Field], joins: str) -> list[int]:
+        """Into the table `stored`, with their parts; the numbers of those that are torn."""
+        import duckdb
+
+        try:
+            self._load(fields, joins, tolerant=False)
+            return []
+        except duckdb.Error as error:
+            torn = [line.number for line in self._heads.lines() if not line.head]  # other damage is raised here
+            if not torn:
+                raise HarnessError(f"{self._history} cannot be read ({_first_line(error)}): mend it") from None
+        self._load(fields, joins, tolerant=True)
+        return torn
+
+    def _load(self, fields: Sequence[Field], joins: str, *, tolerant: bool) -> None:
+        """`tolerant`: lines that are no JSON are left out. They are numbered first: a join keeps no order."""
+        parts = _typed(dict.fromkeys(PARTS, "VARCHAR"))
+        source = _lines_of_json({**line_columns(fields), "parts": f"STRUCT({parts})"}, tolerant=tolerant)
         chosen = ", ".join(f"{field.sql} AS {quoted(field.name)}" for field in fields)
-        source = (
-            f"read_json(?, format = 'newline_delimited', ignore_errors = {tolerant}, columns = {line_columns(fields)})"
+        lacking = " OR ".join(f"{LINE}.parts.{kind} <> coalesce({quoted(kind)}.sha256, '')" for kind in _kinds(fields))
+        condition = f' WHERE {LINE}."key" IS NOT NULL' if tolerant else ""
+        self._connection.execute(
+            f"CREATE TEMP TABLE stored AS SELECT {WRITTEN}, coalesce({lacking}, FALSE) AS {LACKING}, {chosen} "
+            f"FROM (SELECT *, row_number() OVER () AS {WRITTEN} FROM {source}) AS {LINE}{joins}{condition}",
+            [str(self._history)],
         )
-        text = f"CREATE TEMP TABLE stored AS SELECT * FROM (SELECT {chosen} FROM {source}){condition}"
-        self._connection.execute(text, [str(self._history)])
+
+    def _check_parts(self) -> None:
+        """No line names a part that is not there."""
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM stored WHERE {LACKING}").fetchall()
+        if count:
+            deque(self._heads.lines(), maxlen=0)  # says of the first what it lacks
+            raise HarnessError(f"{self._history} grew while it was read: ask again")
 
     def _make_empty(self, fields: Sequence[Field]) -> None:
-        typed = ", ".join(f"{quoted(field.name)} {field.sql_type}" for field in fields)
-        self._connection.execute(f"CREATE TEMP TABLE stored ({typed})")
+        columns = {WRITTEN: "BIGINT", **{field.name: field.sql_type for field in fields}}
+        self._connection.execute(f"CREATE TEMP TABLE stored ({_typed(columns)})")
 
     def _check(self) -> None:
         """Every line is a result, of no newer schema."""
@@ -169,8 +205,8 @@ class _Asking:
         """As `ResultStore.results`: by time, of equal times the one written last."""
         if not self._question.whole_history:
             self._connection.execute(
-                'DELETE FROM stored WHERE rowid NOT IN (SELECT last(rowid ORDER BY CAST("timestamp" AS TIMESTAMPTZ), rowid) '
-                'FROM stored GROUP BY "key", host_hash)'
+                f"DELETE FROM stored WHERE {WRITTEN} NOT IN (SELECT last({WRITTEN} ORDER BY "
+                f'CAST("timestamp" AS TIMESTAMPTZ), {WRITTEN}) FROM stored GROUP BY "key", host_hash)'
             )
 
     # --- the question -----------------------------------------------------------------------------------------------
@@ -191,7 +227,7 @@ class _Asking:
         question = self._question
         chosen = ", ".join(map(quoted, columns))
         way = "DESC" if question.descending else "ASC"
-        order = f"{quoted(question.sort)} {way} NULLS LAST, rowid" if question.sort else "rowid"
+        order = f"{quoted(question.sort)} {way} NULLS LAST, {WRITTEN}" if question.sort else WRITTEN
         limit = "" if question.limit is None else f" LIMIT {int(question.limit)}"
         result = self._connection.execute(f"SELECT {chosen} FROM stored ORDER BY {order}{limit}")
         while found := result.fetchmany(10_000):
@@ -207,6 +243,22 @@ def names_in(where: str | None) -> tuple[str, ...]:
         return ()  # checking it says what is wrong
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     return tuple(dict.fromkeys(name for name in names if name in FIELDS))
+
+
+def _kinds(fields: Iterable[Field]) -> tuple[str, ...]:
+    """The parts that have some of the fields; of the run there always is."""
+    return tuple(dict.fromkeys(field.part for field in fields if field.part))
+
+
+def _lines_of_json(columns: Mapping[str, str], *, tolerant: bool) -> str:
+    """As SQL reads a file, given as a parameter, with a record a line: these columns of it, no others."""
+    told = ", ".join(f"{quoted(name)}: '{sql_type}'" for name, sql_type in columns.items())
+    return f"read_json(?, format = 'newline_delimited', ignore_errors = {tolerant}, columns = {{{told}}})"
+
+
+def _typed(columns: Mapping[str, str]) -> str:
+    """As SQL declares them."""
+    return ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in columns.items())
 
 
 def _first_line(error: Exception) -> str:

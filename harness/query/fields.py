@@ -11,6 +11,10 @@ from typing import Any
 from harness.interchange.columns import Shape, columns_of
 from harness.model import Cell, Result
 from harness.report.export import COLUMNS
+from harness.store.lines import part_of
+
+LINE = "line"
+"""The table of what is read of lines; one of each part has that part's name."""
 
 
 class Kind(Enum):
@@ -31,13 +35,18 @@ class Field:
     path: str  # as "measurements.throughput"
     sql_type: str
     kind: Kind
+    part: str | None  # where short lines have it; null: in themselves
 
     @property
     def sql(self) -> str:
-        """It, where lines are read: an axis that an older harness did not have is what it was for all cells then."""
+        """It, in a line or in its part: an axis that an older harness did not have is what it was for all cells then."""
         stored = ".".join(quoted(part) for part in self.path.split("."))
-        default = _default_of_axis(self.path)
-        return stored if default is None else f"coalesce({stored}, {_literal(default, self.sql_type)})"
+        places = [f"{LINE}.{stored}"]
+        if self.part is not None:
+            places.append(f"{quoted(self.part)}.{stored}")
+        if (default := _default_of_axis(self.path)) is not None:
+            places.append(_literal(default, self.sql_type))
+        return f"coalesce({', '.join(places)})"
 
 
 _TYPES: Mapping[str, tuple[str, Kind]] = {
@@ -68,8 +77,8 @@ def _literal(value: bool | int | str, sql_type: str) -> str:
     return "'" + text.replace("'", "''") + f"'::{sql_type}"
 
 
-def line_columns(fields: Iterable[Field]) -> str:
-    """The `columns` of DuckDB's read_json that have these fields and nothing else: what is not asked for is not made."""
+def line_columns(fields: Iterable[Field]) -> dict[str, str]:
+    """Columns, with their types, that have these fields and nothing else: what is not asked for is not made."""
     tree: dict[str, Any] = {}
     for field in fields:
         *parents, leaf = field.path.split(".")
@@ -77,7 +86,7 @@ def line_columns(fields: Iterable[Field]) -> str:
         for parent in parents:
             node = node.setdefault(parent, {})
         node[leaf] = field.sql_type
-    return "{" + ", ".join(f"{quoted(name)}: '{_type(inner)}'" for name, inner in tree.items()) + "}"
+    return {name: _type(inner) for name, inner in tree.items()}
 
 
 def _type(inner: Any) -> str:
@@ -94,7 +103,7 @@ def _field(name: str, path: str) -> Field | None:
     if shape is None:
         return None
     sql_type, kind = _TYPES.get(shape, ("JSON", Kind.ANY)) if isinstance(shape, str) else ("JSON", Kind.ANY)
-    return Field(name, path, sql_type, kind)
+    return Field(name, path, sql_type, kind, part_of(path))
 
 
 _PATHS = {**COLUMNS, "status": "metadata.status"}

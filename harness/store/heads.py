@@ -11,15 +11,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.model import Result, Status
-from harness.store import durable, records
-from harness.store.history import TORN, is_torn
+from harness.model import SCHEMA_VERSION, Hashes, Result, Status
+from harness.store import durable, layout, records
+from harness.store.journal import TORN, is_torn
+from harness.store.lines import OPENING, parse
+from harness.store.parts import Parts
 
-_HEAD = re.compile(rb'\{"schema_version":(\d+),"key":"([0-9a-f]{64})","metadata":\{"run_id":"([^"\\]*)",')
+_SHORT = re.compile(
+    OPENING
+    + b"%d" % SCHEMA_VERSION
+    + rb',"key":"([0-9a-f]{64})","parts":(\{"run":"[0-9a-f]{32}"[^{}]*\}),"metadata":\{"run_id":"([^"\\]*)",'
+    rb'"timestamp":"([^"\\]*)","status":"(\w+)"[,}]'
+)
+_NAME = re.compile(rb'"([0-9a-f]{32})"')
 _HASHES = b'"hashes":{'
-_HOST = b'"host_hash":"'
-_STATUS_OK = b'"status":"ok","error":null,'
-"""Within texts, quotes are escaped: none of these can be found in one."""
+"""Within texts, quotes are escaped: it cannot be found in one."""
+
+
+HashesOfHead = tuple[str, str, str | None, str]
+"""Key, protocol, stack, host: resume takes results with equal ones for the same."""
+
+_HashesOfPart = tuple[str, str | None, str]
+"""Protocol, stack, host."""
 
 
 class Head(NamedTuple):
@@ -27,9 +40,13 @@ class Head(NamedTuple):
 
     key: str
     run_id: str
+    timestamp: str
     is_ok: bool
-    hashes: bytes  # equal for results that resume takes for the same
-    host_hash: str
+    hashes: HashesOfHead
+
+    @property
+    def host_hash(self) -> str:
+        return self.hashes[3]
 
 
 class Line(NamedTuple):
@@ -41,37 +58,68 @@ class Line(NamedTuple):
     head: Head | None  # None: its writer was killed at it
 
 
-def lines(path: Path) -> Iterator[Line]:
-    """The lines of a history; none where there is none. Raises HarnessError naming file and line."""
-    if not durable.exists(path):
-        return
-    start = 0
-    with durable.explained(path), path.open("rb") as file:
-        for number, text in enumerate(file, 1):
-            yield Line(number, start, text, _head(text, f"{path}, line {number}"))
-            start += len(text)
+class Heads:
+    """The lines of the history of a results directory, with its parts."""
 
+    def __init__(self, root: Path) -> None:
+        self.path = root / layout.HISTORY
+        self.parts = Parts(root)
+        self._hashes: dict[bytes, _HashesOfPart] = {}  # by the names of the parts, as a line has them
 
-def _head(text: bytes, where: str) -> Head | None:
-    if text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text)):
-        return None
-    found = _HEAD.match(text)
-    start = text.find(_HASHES, found.end()) if found else -1
-    if not found or start < 0 or not _looks_whole(text):
-        return _head_of(records.parse(Result, text, where))
-    version, key, run_id = found.groups()
-    records.check_version(int(version), where)
-    hashes = text[start + len(_HASHES) : text.index(b"}", start)]
-    is_ok = text.find(_STATUS_OK, found.end(), start) > 0
-    return Head(key.decode(), run_id.decode(), is_ok, hashes, hashes.rpartition(_HOST)[2][:-1].decode())
+    def lines(self) -> Iterator[Line]:
+        """None where there is no history. Raises HarnessError naming file and line."""
+        self.parts.catch_up()
+        if not durable.exists(self.path):
+            return
+        start = 0
+        with durable.explained(self.path), self.path.open("rb", buffering=durable.AT_ONCE_BYTES) as file:
+            for number, text in enumerate(file, 1):
+                is_torn_off = text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text, OPENING))
+                head = None if is_torn_off else self.head(text, number)
+                yield Line(number, start, text, head)
+                start += len(text)
+
+    def head(self, text: bytes, number: int) -> Head:
+        """Of a whole line. Raises HarnessError naming file and line, or the part that is missing."""
+        found = _SHORT.match(text)
+        if not found or not _looks_whole(text):
+            return _head_of(parse(text, self._where(number), self.parts))
+        key, parts, run_id, timestamp, status = found.groups()
+        own = key.decode()
+        hashes = (own, *(self._hashes.get(parts) or self._hashes_by(parts, self._where(number))))
+        return Head(own, run_id.decode(), timestamp.decode(), status == b"ok", hashes)
+
+    def _where(self, number: int) -> str:
+        return f"{self.path}, line {number}"
+
+    def _hashes_by(self, parts: bytes, where: str) -> _HashesOfPart:
+        """Of lines with these parts; all of them are there."""
+        try:
+            contents = [self.parts.content(name.decode(), where) for name in _NAME.findall(parts)]
+            hashes = contents[0]["metadata"]["hashes"]
+            found = hashes["protocol_hash"], hashes["stack_hash"], hashes["host_hash"]
+        except (LookupError, TypeError, ValueError):
+            raise records.unreadable(where, records.LACKING) from None
+        self._hashes[parts] = found
+        return found
 
 
 def _looks_whole(text: bytes) -> bool:
-    """Whether it ends as records do, and no other begins within it."""
-    return text.endswith(b"}}\n") and text.rfind(b'{"schema_version":') == 0 and text.rfind(b',"config":{"model":') > 0
+    """Whether it ends as records do, no other begins within it, and it has the key of its hashes for its own."""
+    return (
+        text.endswith(b"}}\n")
+        and text.rfind(OPENING) == 0
+        and text.rfind(_HASHES) < 0
+        and text.rfind(b',"config":{"model":') > 0
+    )
 
 
 def _head_of(result: Result) -> Head:
-    hashes = result.metadata.hashes
-    told = hashes.model_dump_json().encode()[1:-1]
-    return Head(result.key, result.metadata.run_id, result.status is Status.OK, told, hashes.host_hash)
+    metadata = result.metadata
+    is_ok = result.status is Status.OK
+    return Head(result.key, metadata.run_id, metadata.timestamp, is_ok, told(metadata.hashes))
+
+
+def told(hashes: Hashes) -> HashesOfHead:
+    """As heads have them."""
+    return hashes.key, hashes.protocol_hash, hashes.stack_hash, hashes.host_hash

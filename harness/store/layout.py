@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from harness.model import Cell, Result
 
 HISTORY = "history.jsonl"
+PARTS = "parts.jsonl"
 LOCK = ".lock"
 LAUNCH = "launch.json"
 LATEST = "latest"

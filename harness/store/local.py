@@ -6,14 +6,15 @@ kill in between costs at most this one result, which resume then measures again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from harness.model import HarnessError, Hashes, ImportedResult, LaunchRecord, Result, Status
-from harness.store import durable, layout, records, runs
-from harness.store.history import History
+from harness.model import HarnessError, Hashes, ImportedResult, LaunchRecord, Result
+from harness.store import durable, layout, lines, records, runs
+from harness.store.heads import HashesOfHead, Head, told
+from harness.store.history import Entry, History
 
 
 class ResultStore:
@@ -21,9 +22,9 @@ class ResultStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._history = History(root / layout.HISTORY)
+        self._history = History(root)
         self._begun: dict[runs.Owner, runs.OpenRun] = {}  # those that this store has added results of
-        self._ok: dict[Hashes, Result] = {}  # newest, of the first `_indexed` results of the history
+        self._ok: dict[HashesOfHead, Entry] = {}  # newest, of the first `_indexed` entries of the history
         self._indexed = 0
 
     @classmethod
@@ -58,7 +59,7 @@ class ResultStore:
 
         Its run's file is written by `finish_runs`.
         """
-        line = records.to_line(result)
+        short = lines.shortened(result)
         latest = self.root / layout.latest_file(result.config)
         with durable.locked(self.root / layout.LOCK):
             self._history.catch_up()
@@ -66,7 +67,7 @@ class ResultStore:
             if (owner := runs.owner_of(result)) not in self._begun:
                 self._begun[owner] = runs.begin(self.root, result)
             durable.replace_file(latest, records.to_text(result))
-            self._history.append(line)
+            self._history.add(short)
 
     def finish_runs(self) -> None:
         """Write the files of the runs that results were added of: they have ended."""
@@ -75,29 +76,31 @@ class ResultStore:
         with durable.locked(self.root / layout.LOCK):
             self._history.catch_up()
             for owner in list(self._begun):
-                self._begun.pop(owner).finish(self._history.results)
+                self._begun.pop(owner).finish(self._results_of({owner[0]}))
 
-    def history(self) -> list[Result]:
-        """Every result ever, in order of writing."""
+    def history(self, runs: Container[str] | None = None) -> list[Result]:
+        """Every result ever, in order of writing; only those of some runs where these are given."""
         self._history.catch_up()
-        return list(self._history.results)
+        return self._results_of(runs)
 
     def results(self) -> list[Result]:
         """The newest result of each key on each host, in order of first appearance."""
-        return _newest(self.history(), lambda result: (result.key, result.metadata.hashes.host_hash))
+        return self._history.results(self._newest(lambda head: (head.key, head.host_hash)))
 
-    def latest(self) -> list[Result]:
-        """The newest result of each key, of whatever host: what `latest/` holds."""
-        return _newest(self.history(), lambda result: result.key)
+    def latest(self, runs: Container[str] | None = None) -> list[Result]:
+        """The newest result of each key, of whatever host: what `latest/` holds; only those of some runs where these are given."""
+        newest = self._newest(lambda head: head.key)
+        return self._history.results(entry for entry in newest if runs is None or entry.head.run_id in runs)
 
     def find(self, hashes: Hashes) -> Result | None:
         """The newest result that was ok and has all four hashes: what resume takes instead of measuring."""
-        results = self.history()
-        for result in results[self._indexed :]:
-            if result.status is Status.OK:
-                self._ok[result.metadata.hashes] = result
-        self._indexed = len(results)
-        return self._ok.get(hashes)
+        self._history.catch_up()
+        for entry in self._history.entries[self._indexed :]:
+            if entry.head.is_ok:
+                self._ok[entry.head.hashes] = entry
+        self._indexed = len(self._history.entries)
+        found = self._ok.get(told(hashes))
+        return self._history.results([found])[0] if found else None
 
     def launch_folder(self, key: str, launch_id: str) -> Path:
         """The folder of a launch's logs, samples and record, made where it is missing."""
@@ -134,12 +137,27 @@ class ResultStore:
         found = (records.read(ImportedResult, path) for path in self.root.glob(layout.imported_file("*")))
         return sorted(found, key=lambda each: (each.origin.tool, each.origin.file, each.origin.entry, each.key))
 
+    def _results_of(self, runs: Container[str] | None) -> list[Result]:
+        return self._history.results(
+            entry for entry in self._history.entries if runs is None or entry.head.run_id in runs
+        )
+
+    def _newest(self, place: Callable[[Head], Hashable]) -> list[Entry]:
+        """By time, as results of other machines may have been merged in later; of equal times the one written last."""
+        self._history.catch_up()
+        newest = dict[Hashable, Entry]()
+        for entry in self._history.entries:
+            known = newest.get(place(entry.head))
+            if known is None or moment(entry.head.timestamp) >= moment(known.head.timestamp):
+                newest[place(entry.head)] = entry
+        return list(newest.values())
+
     def _finish_killed_runs(self) -> None:
         if not runs.has_unfinished(self.root):
             return
         with durable.locked(self.root / layout.LOCK):
             for run in runs.killed(self.root):
-                run.finish(self._history.results)
+                run.finish(self._results_of({run.owner[0]}))
 
 
 def _no_results(root: Path) -> str:
@@ -150,19 +168,9 @@ def _no_results(root: Path) -> str:
     return f"{root} holds no {layout.HISTORY}: give the folder that `harness run --results` wrote to"
 
 
-def measured_at(result: Result) -> datetime:
-    """When, to compare with results of other machines."""
-    return datetime.fromisoformat(result.metadata.timestamp)
-
-
-def _newest(results: Iterable[Result], place: Callable[[Result], Hashable]) -> list[Result]:
-    """By time, as results of other machines may have been merged in later; of equal times the one written last."""
-    newest = dict[Hashable, Result]()
-    for result in results:
-        known = newest.get(place(result))
-        if known is None or measured_at(result) >= measured_at(known):
-            newest[place(result)] = result
-    return list(newest.values())
+def moment(timestamp: str) -> datetime:
+    """To compare with those of other machines."""
+    return datetime.fromisoformat(timestamp)
 
 
 def _check_replaceable(kind: type[records.Stored], path: Path) -> None:

@@ -2,13 +2,14 @@
 
 The history of the one gets every line that it lacks; results of different hosts stay apart by their `host_hash`, as everywhere.
 Files that nobody rewrites (launches, blocks, imported results) are copied where they are missing, files of runs too, and `latest/`
-where it is older. The history comes last, so a merge that was killed is finished by the same command.
+where it is older. The parts that lines share are added by name. The history comes last, so a merge that was killed is finished by
+the same command.
 """
 
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +17,10 @@ from pathlib import Path
 from harness.model import HarnessError, Result
 from harness.store import durable, layout, records, runs
 from harness.store.copies import Copies
-from harness.store.heads import Head, Line, lines
-from harness.store.history import TORN
-from harness.store.local import measured_at
+from harness.store.heads import Head, Heads, Line
+from harness.store.journal import TORN
+from harness.store.local import moment
+from harness.store.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class _Plan:
     into: Path
     _ranges: list[tuple[Path, int, int]] = field(default_factory=list)  # (history, from, to), in bytes
     _known: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)  # (run, key) -> (hash, directory)
-    _ok: dict[bytes, int] = field(default_factory=dict)  # hashes -> directory, of ok results
+    _ok: dict[Hashable, int] = field(default_factory=dict)  # hashes -> directory, of ok results
     _folders: list[Path] = field(default_factory=list)
     _hosts: dict[str, None] = field(default_factory=dict)
     _added: int = 0
@@ -78,11 +80,15 @@ class _Plan:
     _repeated: list[str] = field(default_factory=list)
     _torn: list[str] = field(default_factory=list)
     _ending: bytes = b""  # what must come before the first new line
+    _parts: Parts = field(init=False)  # those that are there
+    _new_parts: dict[str, bytes] = field(default_factory=dict)  # those of the directories: lines by name
 
     def __post_init__(self) -> None:
         self._folders.append(self.into)
+        heads = Heads(self.into)
+        self._parts = heads.parts
         last: Line | None = None
-        for last in lines(self.into / layout.HISTORY):
+        for last in heads.lines():
             if last.head:
                 self._note(last.head, last.text)
         if last and not last.text.endswith(b"\n"):
@@ -91,17 +97,19 @@ class _Plan:
     def add(self, folder: Path) -> None:
         """Look through a directory's history. Raises HarnessError naming file and line."""
         self._folders.append(folder)
-        history = folder / layout.HISTORY
-        for line in lines(history):
+        heads = Heads(folder)
+        for line in heads.lines():
             if line.head is None:
-                self._torn.append(f"{history}, line {line.number}: its writer was killed at it; it is not merged")
+                self._torn.append(f"{heads.path}, line {line.number}: its writer was killed at it; it is not merged")
             elif self._is_new(line.head, line.text):
                 self._note(line.head, line.text)
-                self._take(history, line)
+                self._take(heads.path, line)
+        self._new_parts |= heads.parts.all
 
     def append(self) -> None:
-        """Write the new lines. The caller holds the store's lock."""
+        """Write the new lines, and before them the parts that they name. The caller holds the store's lock."""
         if self._ranges:
+            self._parts.add(self._new_parts)
             durable.append_ranges(self.into / layout.HISTORY, self._ending, self._ranges)
 
     def merged(self) -> Merged:
@@ -141,7 +149,7 @@ class _Plan:
         """Lines that follow one another are one range."""
         self._added += 1
         end = line.start + len(line.text)
-        if self._ranges and self._ranges[-1][0] == history and self._ranges[-1][2] == line.start:
+        if self._ranges and self._ranges[-1][0] is history and self._ranges[-1][2] == line.start:
             self._ranges[-1] = (history, self._ranges[-1][1], end)
         else:
             self._ranges.append((history, line.start, end))
@@ -185,7 +193,7 @@ def _wanted(source: Path, into: Path) -> Iterator[Path]:
 
 
 def _measured_at(path: Path) -> datetime:
-    return measured_at(records.read(Result, path))
+    return moment(records.read(Result, path).metadata.timestamp)
 
 
 def _place_of_run(path: Path, source: Path, into: Path) -> Path | None:

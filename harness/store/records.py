@@ -1,4 +1,4 @@
-"""Records as text and back: one line for the history, indented for people; a file that is none of ours is refused in a sentence."""
+"""Records as text and back: compact, indented for people; a file that is none of ours is refused in a sentence."""
 
 from __future__ import annotations
 
@@ -19,41 +19,22 @@ Run = dict[str, Result]
 """A run's file: results of one run and one model by key."""
 
 
-def to_line(result: Result) -> bytes:
-    """One line of JSON in UTF-8, newline included, the schema version first.
-
-    Read back here: a line that a later reader refused would lock the whole history. Raises HarnessError.
-    """
-    line = _json(result).encode() + b"\n"
+def to_json(record: Result | LaunchRecord | ImportedResult, exclude: set[str] | None = None) -> str:
+    """Compact JSON. What JSON has no word for (NaN, infinity) becomes null: unknown."""
     try:
-        Result.model_validate_json(line)
-    except ValidationError as error:
-        raise HarnessError(f"the result of {result.key} cannot be stored as JSON: {_first(error)}") from None
-    return line
+        return record.model_dump_json(exclude=exclude)
+    except PydanticSerializationError as error:
+        raise HarnessError(f"a {type(record).__name__} cannot be stored as JSON: {error}") from None
 
 
 def to_text(record: Result | LaunchRecord | ImportedResult) -> str:
     """Indented JSON."""
-    return indented(json.loads(_json(record))) + "\n"
+    return indented(json.loads(to_json(record))) + "\n"
 
 
 def run_to_text(run: Run) -> str:
     """Indented JSON: {key: {schema_version, metadata, measurements, config}}."""
-    return indented({key: json.loads(_json(result, exclude={"key"})) for key, result in run.items()}) + "\n"
-
-
-def parse(kind: type[Stored], text: bytes, where: str) -> Stored:
-    """The record in a text, brought up to this schema. Raises HarnessError naming `where` when it is none, or of a newer one."""
-    try:
-        record = kind.model_validate_json(text)
-    except ValidationError as error:
-        return _parse_older(kind, text, where, error)
-    return record if record.schema_version == SCHEMA_VERSION else _parse_older(kind, text, where)
-
-
-def read(kind: type[Stored], path: Path) -> Stored:
-    """The record in a file."""
-    return parse(kind, _bytes(path), str(path))
+    return indented({key: json.loads(to_json(result, exclude={"key"})) for key, result in run.items()}) + "\n"
 
 
 def indented(value: Any, margin: str = "") -> str:
@@ -67,52 +48,67 @@ def indented(value: Any, margin: str = "") -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _json(record: Result | LaunchRecord | ImportedResult, exclude: set[str] | None = None) -> str:
-    """Compact JSON. What JSON has no word for (NaN, infinity) becomes null: unknown."""
-    try:
-        return record.model_dump_json(exclude=exclude)
-    except PydanticSerializationError as error:
-        raise HarnessError(f"a {type(record).__name__} cannot be stored as JSON: {error}") from None
-
-
-def _bytes(path: Path) -> bytes:
+def read(kind: type[Stored], path: Path) -> Stored:
+    """The record in a file."""
     with explained(path):
-        return path.read_bytes()
+        text = path.read_bytes()
+    return parse(kind, text, str(path))
 
 
-def _parse_older(kind: type[Stored], text: bytes, where: str, error: ValidationError | None = None) -> Stored:
-    """Of an older schema, or a HarnessError with the plainest true sentence: encoding, syntax, shape, version, the first field."""
-    stored = _mapping(text, where)
+def parse(kind: type[Stored], text: bytes, where: str) -> Stored:
+    """The record in a text, brought up to this schema. Raises HarnessError naming `where` when it is none, or of a newer one."""
+    try:
+        record = kind.model_validate_json(text)
+    except ValidationError:  # `build` says what is wrong
+        return build(kind, mapping(text, where), where)
+    return record if record.schema_version == SCHEMA_VERSION else build(kind, mapping(text, where), where)
+
+
+def build(kind: type[Stored], stored: Mapping[str, Any], where: str) -> Stored:
+    """The same of JSON values: a HarnessError has the plainest true sentence: version, shape, the first field."""
     version = stored.get("schema_version")
     check_version(version, where)
-    if not isinstance(version, int) or not 1 <= version < SCHEMA_VERSION:
-        what = _first(error) if error else f"schema version {version}, which never was"
-        raise HarnessError(_unreadable(where, what))
     try:
-        return kind.model_validate(upgraded(stored, version))
-    except (ValidationError, LookupError, TypeError, AttributeError) as damage:
-        what = _first(damage) if isinstance(damage, ValidationError) else "it lacks what its schema has"
-        raise HarnessError(_unreadable(where, what)) from None
+        record = kind.model_validate(_upgraded(stored, version))
+    except ValidationError as error:
+        raise unreadable(where, first(error)) from None
+    except (LookupError, TypeError, AttributeError):
+        raise unreadable(where, LACKING) from None
+    if record.schema_version != SCHEMA_VERSION:
+        raise unreadable(where, f"schema version {version}, which never was")
+    return record
 
 
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+def _upgraded(stored: Mapping[str, Any], version: Any) -> Mapping[str, Any]:
+    """What is of no older version, as it is."""
+    is_older = isinstance(version, int) and 1 <= version < SCHEMA_VERSION
+    return upgraded(stored, version) if is_older else stored
 
 
-def _mapping(text: bytes, where: str) -> dict[str, Any]:
+LACKING = "it lacks what its schema has"
+
+
+def first(error: ValidationError) -> str:
+    """The first of what is wrong, with its field."""
+    found = error.errors()[0]
+    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+
+
+def mapping(text: bytes, where: str) -> dict[str, Any]:
+    """The JSON values of a text, or a HarnessError: encoding, syntax, shape."""
     try:
         value = json.loads(text.decode())
     except UnicodeDecodeError:
-        raise HarnessError(_unreadable(where, "not UTF-8")) from None
+        raise unreadable(where, "not UTF-8") from None
     except (ValueError, RecursionError) as error:
-        raise HarnessError(_unreadable(where, f"not JSON, {error}")) from None
+        raise unreadable(where, f"not JSON, {error}") from None
     if not isinstance(value, dict):
-        raise HarnessError(_unreadable(where, "not a mapping"))
+        raise unreadable(where, "not a mapping")
     return value
 
 
 def check_version(version: Any, where: str) -> None:
+    """Raise HarnessError where a newer harness wrote this."""
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise HarnessError(
             f"{where} has schema version {version}, this harness knows {SCHEMA_VERSION}: upgrade the harness or choose "
@@ -120,5 +116,8 @@ def check_version(version: Any, where: str) -> None:
         )
 
 
-def _unreadable(where: str, what: str) -> str:
-    return f"{where} cannot be read ({what}): mend it, or move it away and run again; nothing was overwritten"
+def unreadable(where: str, what: str) -> HarnessError:
+    """To raise: a file or line that is none of ours, or damaged."""
+    return HarnessError(
+        f"{where} cannot be read ({what}): mend it, or move it away and run again; nothing was overwritten"
+    )

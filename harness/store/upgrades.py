@@ -70,13 +70,23 @@ _UNKNOWN_IN_2 = (
 """Numbers that came with version 3."""
 
 
+def _from_3(stored: Stored) -> Stored:
+    if "started_at" in stored:  # a launch: what it lacks is what it did not have
+        return stored
+    of_3 = "schema version 3"
+    numbers = _explained(stored["measurements"], ("produced_tokens",), of_3)
+    if watched := numbers.get("monitoring"):
+        numbers = {**numbers, "monitoring": _explained(watched, ("launches",), of_3)}
+    return {**stored, "measurements": numbers}
+
+
 def _explained(numbers: Stored, unknown: Iterable[str], version: str) -> Stored:
-    """Measurements with a reason for what was not measured yet."""
+    """Measurements, or Monitoring, with a reason for what was not measured yet."""
     return {
         **numbers,
         "reasons": {**dict.fromkeys(unknown, f"not measured yet ({version})"), **numbers.get("reasons", {})},
     }
 
 
-_UPGRADES: Mapping[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2}
+_UPGRADES: Mapping[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3}
 """Version -> what makes the next one of it."""

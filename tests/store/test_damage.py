@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import SCHEMA_VERSION, HarnessError, Result
+from harness.model import SCHEMA_VERSION, HarnessError
 from harness.store import ResultStore
 from store.factories import a_cell, a_failure, a_launch, a_result
 
@@ -45,8 +45,8 @@ def test_a_torn_last_line_is_a_warning_and_the_next_result_starts_a_new_line(his
     new = a_result(a_cell(batch_size=8))
     store.add(new)
     lines = history.read_bytes().splitlines()
-    assert lines[1].startswith(torn)
-    assert Result.model_validate_json(lines[2]) == new
+    assert lines[1] == torn + b" #torn"
+    assert len(lines) == 3
     for reader in (store, ResultStore.open(history.parent)):
         assert reader.results() == [a_result(), new]
         assert reader.warnings == [warning]

@@ -25,7 +25,7 @@ def golden(version: int, name: str) -> Path:
 
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_a_history_of_every_schema_is_read_and_goes_on_without_a_change(tmp_path: Path, version: int) -> None:
-    shutil.copy(golden(version, "history.jsonl"), tmp_path)
+    shutil.copytree(GOLDEN / f"schema_{version}", tmp_path, dirs_exist_ok=True)
     before = (tmp_path / "history.jsonl").read_bytes()
     store = ResultStore.open(tmp_path)
     (old,) = store.history()
@@ -45,9 +45,11 @@ def test_a_launch_of_every_schema_is_read(version: int) -> None:
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_keys_and_hashes_stay_what_they_were(version: int) -> None:
     stored = json.loads(golden(version, "history.jsonl").read_bytes())
-    result = records.parse(Result, golden(version, "history.jsonl").read_bytes(), "golden")
+    (result,) = ResultStore.existing(GOLDEN / f"schema_{version}").history()
+    parts = golden(version, "parts.jsonl")
+    run = json.loads(parts.read_bytes().splitlines()[0]) if parts.exists() else stored
     assert result.key == stored["key"]
-    assert result.metadata.hashes.model_dump() == stored["metadata"]["hashes"]
+    assert result.metadata.hashes.model_dump() == {"key": stored["key"], **run["metadata"]["hashes"]}
 
 
 def test_every_older_schema_has_an_upgrade() -> None:
@@ -69,6 +71,18 @@ def test_version_2_stamped_nothing_told_no_accuracy_and_says_so_of_what_comes_of
     assert (protocol.marked_rounds, protocol.accuracy, protocol.passes) == (0, False, 2)
     numbers_of_3 = ("ttft_s", "tokens_equal", "kv_cache_bytes", "model_s", "accuracy_value")
     assert {numbers.reasons[name] for name in numbers_of_3} == {"not measured yet (schema version 2)"}
+
+
+def test_version_3_let_no_text_end_early_and_says_so_of_what_it_did_not_count() -> None:
+    stored = json.loads(golden(3, "history.jsonl").read_bytes())
+    stored["measurements"]["monitoring"] = {"cpu_utilisation_mean": 0.9}
+    result = records.parse(Result, json.dumps(stored).encode(), "golden")
+    numbers, cell = result.measurements, result.config
+    assert (cell.stop_at_eos, cell.audio_seconds, numbers.produced_tokens) == (False, None, None)
+    assert numbers.monitoring is not None
+    for reason in (numbers.reasons["produced_tokens"], numbers.monitoring.reasons["launches"]):
+        assert reason == "not measured yet (schema version 3)"
+    assert result.key == cell.key
 
 
 def test_a_launch_of_version_1_says_that_nobody_looked_on() -> None:
