@@ -1,20 +1,10 @@
-"""The OpenVINO backend as the host sees it: data and reasons. Imports no framework."""
+"""The OpenVINO backend as the host sees it: data. Imports no framework."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from harness.hookspecs import hookimpl
-from harness.model import Backend, Cell, Option, Stack
-
-
-def supports(cell: Cell, model_config: Mapping[str, Any]) -> str | None:  # noqa: ARG001 - called by keyword
-    """Why this backend cannot run a cell, None where it can, as far as that is known before the model is converted."""
-    if model_config.get("is_encoder_decoder"):
-        return f"model type {model_config.get('model_type')}: openvino runs no encoder-decoders here"
-    return None
-
+from harness.model import Backend, Option, Stack
+from harness.tasks import ENCODER_TASKS
 
 OPENVINO = Backend(
     name="openvino",
@@ -37,15 +27,8 @@ OPENVINO = Backend(
             help="throughput: the threads are divided among requests that run side by side; OpenVINO: latency",
         ),
     ),
-    tasks=(
-        "feature-extraction",
-        "text-classification",
-        "token-classification",
-        "fill-mask",
-        "question-answering",
-        "image-classification",
-    ),
-    supports=supports,
+    tasks=ENCODER_TASKS,
+    runs_encoder_decoders=False,
     runner_version=1,
 )
 

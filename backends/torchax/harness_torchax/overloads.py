@@ -7,8 +7,6 @@ dimensions, which PyTorch 2.13 has no more. While torchax is imported such a nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch._ops import OpOverloadPacket
@@ -16,29 +14,24 @@ from torch._ops import OpOverloadPacket
 OF_NAMED_DIMENSIONS = re.compile(r"dimname|names", re.IGNORECASE)
 """In the names of all such overloads, as `dim_Dimname`, `names_out`."""
 
+FIND = OpOverloadPacket.__getattr__
 
-@contextmanager
-def missing_ones_tolerated() -> Iterator[None]:
-    """Within, overloads of named dimensions that PyTorch lacks are their own names."""
-    find = OpOverloadPacket.__getattr__
 
-    def find_or_name(packet: OpOverloadPacket, name: str) -> Any:
-        try:
-            return find(packet, name)
-        except AttributeError:
-            if not OF_NAMED_DIMENSIONS.search(name):
-                raise
-            return f"{packet}.{name}"
-
-    OpOverloadPacket.__getattr__ = find_or_name
+def find_or_name(packet: OpOverloadPacket, name: str) -> Any:
+    """An overload; one of named dimensions that PyTorch lacks is its own name."""
     try:
-        yield
-    finally:
-        OpOverloadPacket.__getattr__ = find
+        return FIND(packet, name)
+    except AttributeError:
+        if not OF_NAMED_DIMENSIONS.search(name):
+            raise
+        return f"{packet}.{name}"
 
 
-with missing_ones_tolerated():
+OpOverloadPacket.__getattr__ = find_or_name
+try:
     import torchax.decompositions
     from torchax.ops import jaten, jtorch, jtorchvision_nms  # noqa: F401 - what torchax otherwise imports at its first use
+finally:
+    OpOverloadPacket.__getattr__ = FIND
 
 __all__ = ["torchax"]
