@@ -24,12 +24,11 @@ quickstart: setup ## Run the quick matrix on a real model and print the table
 	$(BIN)/harness run matrices/quick.yaml --results results --fresh
 
 test: setup ## Pass all tests, real stacks and containers among them
-	$(BIN)/python -m pytest -m 'not stacks and not docker' --numprocesses 4
-	$(BIN)/python -m pytest -m stacks --numprocesses 3 --dist loadfile
-	$(BIN)/python -m pytest -m docker --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'not stacks and not docker' --numprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -m 'stacks or docker' --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## The tests that need no framework, no container and no whole run: under a minute
-	$(BIN)/python -m pytest -m 'not stacks and not docker and not slow' --numprocesses 4
+	$(BIN)/python -m pytest -m 'not stacks and not docker and not slow' --numprocesses 4 --dist worksteal
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .

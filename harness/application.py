@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from harness import stats
-from harness.generation import Unknown
 from harness.model import Cell
 from harness.samples import NS, MarkedSamples, MeasuredLaunch
 from harness.tasks import APPLICATION_PARTS
+from harness.unknown import Unknown
 
 LATENCY = "application_latency_s"
 

@@ -64,6 +64,7 @@ class PreparedCell:
     inputs: Inputs
     warm_cache: Path | None = None  # what a warm launch gets a copy of; None: its cache starts empty
     windows: accuracy.Windows | str = "no accuracy was asked for"  # texts that it is told by, or why it is not told
+    eos_token_ids: Sequence[int] = ()  # each ends a row of its generation; empty: nothing does
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ class _Findings:
 
     import_ns: int | None = None
     ready: protocol.Ready | None = None
+    produced_tokens: list[int] = field(default_factory=list)
     parity: list[ParityRecord] = field(default_factory=list)
     accuracy: AccuracyRecord | None = None
     warm_up: WarmUpRecord | None = None
@@ -463,7 +465,7 @@ class Launch:
     def _job(self) -> protocol.Job:
         prepared = self._prepared
         folders = (prepared.checkpoint.folder, prepared.inputs.folder, self._cache)
-        return make_job(self.cell, self._spec, self._context.executor, *folders)
+        return make_job(self.cell, self._spec, self._context.executor, *folders, prepared.eos_token_ids)
 
     def _judge(self, when: Literal["before", "after"]) -> None:
         """Raises LaunchEndedError where outputs are wrong before timing: nothing wrong is worth a number."""
@@ -478,6 +480,7 @@ class Launch:
     def _write_outputs(self, label: str) -> tuple[Path, int]:
         written = self._process.ask(protocol.Outputs(label=label), protocol.OutputsWritten, self._patience_s)
         self._observe(written)
+        self._findings.produced_tokens = written.produced_tokens
         return self._spec.folder / written.folder, written.slots
 
     def _judged(
@@ -487,7 +490,7 @@ class Launch:
             outputs = parity.read_outputs(folder, slots)
         except (OSError, ValueError) as error:
             return ParityRecord(when=when, passed=False, max_abs=None, message=f"outputs cannot be read: {error}")
-        return parity.judge(reference, outputs, parity.precision(self.cell), when)
+        return parity.judge(reference, outputs, parity.precision(self.cell), when, self._prepared.eos_token_ids)
 
     def _accuracy(self, windows: accuracy.Windows | str) -> AccuracyRecord:
         if isinstance(windows, str):
@@ -558,6 +561,7 @@ class Launch:
             cold_start_ns=ready.cold_start_ns if ready else None,
             clock_ns=ready.clock_ns if ready else None,
             items=ready.items if ready else {},
+            produced_tokens=self._findings.produced_tokens,
             inputs_sha256=ready.inputs_sha256 if ready else None,
             requested=self._requested,
             effective=self._effective,

@@ -65,7 +65,6 @@ OK, NOT_ALL_OK, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="harness",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -574,8 +573,14 @@ def clean(
         bool, typer.Option("--all", help="Also those of which cannot be told from here whether their run goes on.")
     ] = False,
 ) -> None:
-    """Remove the containers that runs which were killed have left. Those of runs that go on stay."""
-    print(_cleaned(containers.clean(Engine.connect(), unknown_too=everything)))
+    """Remove the containers that runs which were killed have left, and name the images that newer ones have replaced.
+
+    Containers of runs that go on stay.
+    """
+    engine = Engine.connect()
+    print(_cleaned(containers.clean(engine, unknown_too=everything)))
+    if replaced := images.replaced(engine):
+        print(_left(len(replaced)))
 
 
 def main() -> NoReturn:
@@ -584,14 +589,26 @@ def main() -> NoReturn:
         signal.signal(number, _interrupt)
     try:
         configuration.load_env_file(Path.cwd())
-        app()
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except HarnessError as error:
         _fail(str(error), BAD_INPUT)
+    except typer.TyperException as error:
+        _fail(_misuse(error), BAD_INPUT)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
             raise
         _fail(f"{error.filename or 'a file'}: {error.strerror}; what was finished is kept", BAD_INPUT)
-    sys.exit(OK)
+    if code == INTERRUPTED:
+        _fail("interrupted", INTERRUPTED)
+    sys.exit(code or OK)
+
+
+def _misuse(error: typer.TyperException) -> str:
+    """What is wrong with a command line, in a sentence as of any other mistake."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else app.info.name
+    return f"{said[0].lower()}{said[1:]}{'' if said.endswith('?') else ';'} `{command} --help` tells what there is"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -730,6 +747,13 @@ def _cleaned(done: containers.Cleaned) -> str:
     if done.unknown:
         told += f"\nkept, as their runs cannot be seen from here (--all removes them too): {listed(done.unknown)}"
     return told
+
+
+def _left(replaced: int) -> str:
+    return (
+        f"kept, as a run may be using them: {replaced} image(s) that newer ones have replaced; "
+        f"`docker image prune --filter label={images.BACKEND_LABEL}` removes those that no container uses"
+    )
 
 
 def _uploads(at_end: bool, after_each_cell: bool, repo: str | None, services: schedule.Services) -> RunUploads | None:

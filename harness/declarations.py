@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import keyword
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,20 +20,53 @@ RESERVED_NAMES = frozenset({*WORKLOAD_AXES, *Cell.model_fields, *_NO_TEXT_IN_YAM
 """Words that mean something else in a matrix or in --only, so no backend and no option may be called so."""
 
 
+_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""What environments may be called on disk."""
+
+_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?")
+"""A name, or a name and a version, as apt-get takes them: no options, and nothing that a shell would read."""
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value)
+
+
+def _is_module(value: object) -> bool:
+    """By its full name: a worker imports it by that alone, so `.runner` would be of no package."""
+    return isinstance(value, str) and all(map(_is_name, value.split(".")))
+
+
+def _is_runner(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    module, _, name = value.partition(":")
+    return _is_module(module) and _is_name(name)
+
+
+def _is_file(value: object) -> bool:
+    """Of the form "package:file", the file inside the package."""
+    if not isinstance(value, str):
+        return False
+    package, _, name = value.partition(":")
+    path = PurePosixPath(name)
+    return _is_module(package) and bool(name.strip()) and name.isprintable() and not {"/", ".."} & set(path.parts)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _is_truth_value(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, tuple) and all(map(_is_text, value))
-
-
-def _is_reference(value: object) -> bool:
-    return isinstance(value, str) and all(part.strip() for part in value.partition(":"))
+def _are(is_one: Callable[[object], bool]) -> Callable[[object], bool]:
+    """Whether a value is a tuple of such."""
+    return lambda value: isinstance(value, tuple) and all(map(is_one, value))
 
 
 def _is_mapping(value: object) -> bool:
@@ -38,24 +74,28 @@ def _is_mapping(value: object) -> bool:
 
 
 def _are_locks(value: object) -> bool:
-    return isinstance(value, Mapping) and _is_mapping(value) and all(map(_is_reference, value.values()))
+    return isinstance(value, Mapping) and value.keys() <= set(CHOICES["device"]) and all(map(_is_file, value.values()))
 
 
 Fields = Mapping[str, tuple[Callable[[object], bool], str]]
 """Field -> whether its value is one, and what to write. Nothing checks the types of a declaration before this."""
 
 _BACKEND_FIELDS: Fields = {
+    "runner": (_is_runner, "'module:Class', the module by its full name"),
     "description": (_is_text, "text"),
+    "model_types": (_are(_is_text), "a tuple of texts"),
+    "runs_encoder_decoders": (_is_truth_value, "True or False"),
     "expects": (_is_mapping, "{'name of a fact': value}"),
     "has_compile_cache": (_is_truth_value, "True or False"),
-    "system_packages": (_are_texts, "a tuple of texts"),
+    "system_packages": (_are(partial(_matches, _DEBIAN_PACKAGE)), "a tuple of names of Debian packages, as ('g++',)"),
+    "dockerfile": (lambda value: value is None or _is_file(value), "'package:file', or None"),
     "by_default": (_is_truth_value, "True or False"),
 }
 _STACK_FIELDS: Fields = {
-    "name": (_is_text, "text"),
-    "lock": (_is_reference, "'package:file'"),
-    "packages": (_are_texts, "a tuple of texts"),
-    "checkpoint_maker": (lambda value: value is None or _is_text(value), "the name of a module, or None"),
+    "name": (partial(_matches, _STACK_NAME), "letters, digits, '_', '.' and '-'"),
+    "lock": (_is_file, "'package:file'"),
+    "packages": (_are(_is_module), "a tuple of import packages, as ('harness_mine',)"),
+    "checkpoint_maker": (lambda value: value is None or _is_module(value), "the full name of a module, or None"),
     "device_locks": (_are_locks, "{'cuda': 'package:file'}"),
 }
 _OPTION_FIELDS: Fields = {"help": (_is_text, "text")}
@@ -79,12 +119,8 @@ def _backend_faults(backend: object) -> Iterator[str]:
     if not isinstance(backend.stack, Stack):
         yield f"the backend {backend.name!r} has the stack {backend.stack!r}, which is no harness.model.Stack"
         return
-    if not _is_reference(backend.runner):
-        yield f"the backend {backend.name!r} has the runner {backend.runner!r}; write 'module:Class'"
     yield from _fields_faults(f"the backend {backend.name!r}", backend, _BACKEND_FIELDS)
     yield from _fields_faults(f"the stack of the backend {backend.name!r}", backend.stack, _STACK_FIELDS)
-    if backend.dockerfile is not None and not _is_reference(backend.dockerfile):
-        yield f"the backend {backend.name!r} has the dockerfile {backend.dockerfile!r}; write 'package:file'"
     if backend.runner_version != RUNNER_VERSION:
         yield (
             f"the runner of the backend {backend.name!r} is written for version {backend.runner_version} of harness.worker.api, "
@@ -98,7 +134,7 @@ def _backend_faults(backend: object) -> Iterator[str]:
 
 
 def _name_faults(kind: str, name: object) -> Iterator[str]:
-    if not (isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)):
+    if not _is_name(name):
         yield f"the {kind} name {name!r} cannot be written in --only; use letters, digits and underscores"
     elif name in RESERVED_NAMES:
         yield f"no {kind} can be named {name!r}, which means something else in a matrix"

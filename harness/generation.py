@@ -15,21 +15,14 @@ from harness import stats
 from harness.model import Cell
 from harness.samples import NS, MarkedSamples, MeasuredLaunch
 from harness.tasks import GENERATION, TOKEN_MAKERS
+from harness.unknown import Unknown
 from harness.worker.api import KV_CACHE_BYTES
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """In place of a number, why there is none."""
-
-    reason: str
-
 
 Number = float | int | bool | Unknown
 
 FIELDS = (
     *("ttft_s", "inter_token_latency_s", "e2e_latency_s", "prefill_tokens_per_s", "decode_tokens_per_s"),
-    *("kv_cache_bytes", "tokens_equal", "first_token_difference"),
+    *("produced_tokens", "kv_cache_bytes", "tokens_equal", "first_token_difference"),
 )
 """Of Measurements, found here."""
 
@@ -82,6 +75,13 @@ class _Generation:
         return self._rate_of("decode")
 
     @property
+    def produced_tokens(self) -> Number:
+        """The median of the launches'."""
+        told = [x.record.items_per_call.get("tokens") for x in self.launches]
+        found = stats.median([each for each in told if each is not None])
+        return self._of("generate", found, "throughput_unit")
+
+    @property
     def kv_cache_bytes(self) -> Number:
         """The largest of the launches'."""
         counted = [x.record.memory_bytes.get(KV_CACHE_BYTES) for x in self.launches]
@@ -123,12 +123,15 @@ class _Generation:
     def _between_stamps(self, find: Callable[[MarkedSamples], float]) -> Number:
         if self.cell.new_tokens == 1:
             return Unknown("with one new token there is nothing between two")
+        if self.cell.stop_at_eos:
+            return Unknown("with stop_at_eos calls make different numbers of tokens, and stamp the first alone")
         return self._by_stamps(find)
 
     def _by_stamps(self, find: Callable[[MarkedSamples], float]) -> Number:
-        """Median over the launches whose calls stamped each token."""
+        """Median over the launches whose calls stamped each token that is stamped."""
         marked = [x.marked for x in self.launches if x.marked is not None and len(x.marked.total_ns)]
-        stamped = [each for each in marked if len(each.names) == self.cell.new_tokens]
+        wanted = 1 if self.cell.stop_at_eos else self.cell.new_tokens
+        stamped = [each for each in marked if len(each.names) == wanted]
         found = stats.median([find(each) for each in stamped])
         return Unknown(self._why_unstamped(marked)) if found is None else found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,15 @@ from harness.model import Backend, Cell
 from harness.protocol import Job
 
 
-def make_job(cell: Cell, launch: LaunchSpec, executor: Executor, checkpoint: Path, inputs: Path, cache: Path) -> Job:
+def make_job(
+    cell: Cell,
+    launch: LaunchSpec,
+    executor: Executor,
+    checkpoint: Path,
+    inputs: Path,
+    cache: Path,
+    eos_token_ids: Sequence[int] = (),
+) -> Job:
     """All that the worker needs to know, with paths as it sees them. The folders are the host's."""
 
     def visible(path: Path) -> str:
@@ -36,6 +44,7 @@ def make_job(cell: Cell, launch: LaunchSpec, executor: Executor, checkpoint: Pat
         new_tokens=cell.new_tokens,
         do_sample=cell.do_sample,
         num_beams=cell.num_beams,
+        eos_token_ids=list(eos_token_ids),
         options=cell.options,
     )
 

@@ -50,9 +50,9 @@ class RunFacts:
     def hashes(self, cell: Cell, stack_hash: str | None) -> Hashes:
         return Hashes(key=cell.key, protocol_hash=self.protocol.hash, stack_hash=stack_hash, host_hash=self.host_hash)
 
-    def of_idle_cell(self, cell: Cell, status: Status, reason: str | None) -> Metadata:
+    def of_idle_cell(self, cell: Cell, status: Status, reason: str | None, error: CellError | None = None) -> Metadata:
         """Of a cell that no worker was started for."""
-        return self._metadata(cell, self.hashes(cell, None), status, reason=reason)
+        return self._metadata(cell, self.hashes(cell, None), status, reason=reason, error=error)
 
     def of_measured_cell(
         self,

@@ -21,8 +21,9 @@ OptionValue = str | int | float | bool | None
 
 # History: 1, the first (2026-11); 2 (2026-11), intervals and verdicts, quantiles, energy, the monitor, disturbed rounds, padding,
 # image sizes, and results of other tools; 3 (2026-11), generation, application latency, accuracy, and rounds that stamp the parts
-# of calls. `harness.store.upgrades` reads the older ones.
-SCHEMA_VERSION = 3
+# of calls; 4 (2026-11), seconds of audio, texts that end early, and lines of a history that name the parts they share.
+# `harness.store.upgrades` reads the older ones.
+SCHEMA_VERSION = 4
 """Of result and launch records on disk. Raised when a record of before, read as it is, would say something wrong."""
 
 
@@ -101,11 +102,15 @@ class Backend:
     description: str
     options: tuple[Option, ...] = ()
     tasks: tuple[str, ...] = tuple(TASKS)
-    """Those it runs, by the Hub's names. The core refuses what these and the two below leave out: `supports` need not."""
+    """Those it runs, by the Hub's names. The core refuses what these and the four below leave out: `supports` need not."""
     operations: tuple[str, ...] = ("forward",)
     """Of `harness.tasks.OPERATIONS`."""
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ("float32",)})
     """Device kind -> the dtypes that it runs there, as {"cpu": ("float32",), "cuda": ("float32", "float16")}."""
+    model_types: tuple[str, ...] = ()
+    """Those of a config.json that it runs, where it knows but these; empty: any."""
+    runs_encoder_decoders: bool = True
+    """Whether it runs models that are encoder and decoder."""
     expects: Mapping[str, Any] = field(default_factory=dict)
     """Facts that must be in effect for this backend to be what it says, as {"attn_implementation": "eager"}."""
     supports: Callable[[Cell, Mapping[str, Any]], str | None] = supports_everything
@@ -149,6 +154,10 @@ class InputSpec(Record):
     generator: int = 2  # raised when the same seed would give other bytes
 
 
+_LATER: Mapping[str, Any] = {"audio_seconds": None, "stop_at_eos": False}
+"""Fields that cells have had since some were stored -> the value that leaves their keys what they were."""
+
+
 class Cell(Record):
     """One configuration of the matrix for one backend."""
 
@@ -157,15 +166,17 @@ class Cell(Record):
     task: str = "feature-extraction"  # the Hub's name
     operation: str = "forward"
     batch_size: int = Field(1, gt=0)
-    sequence_length: int = Field(128, gt=0)  # tokens of a row, padding included; means nothing to models of images
+    sequence_length: int = Field(128, gt=0)  # tokens of a row, with padding; of audio the decoder's; none of images
     padding: Padding = "none"
     image_size: Annotated[int, Field(gt=0)] | None = None  # pixels, height and width; null: the model's own
+    audio_seconds: Annotated[int, Field(gt=0)] | None = None  # of each row of audio; null: the model's own
     dtype: str = "float32"
     device: str = "cpu"  # kind: cpu, cuda
     threads: int = Field(gt=0)
     new_tokens: Annotated[int, Field(gt=0)] | None = None  # of each row, by decode and generate; null: none are made
     do_sample: bool = False  # generate: tokens are drawn by their probabilities; else the likeliest is taken
     num_beams: int = Field(1, gt=0)  # generate: continuations followed side by side; 1: no beam search
+    stop_at_eos: bool = False  # generate: a row may end before `new_tokens`, at the checkpoint's end-of-text
     compile_cache: Literal["cold", "warm"] = "cold"
     inputs: InputSpec = InputSpec()
     backend: str
@@ -174,7 +185,7 @@ class Cell(Record):
     @property
     def key(self) -> str:
         """SHA-256 over what decides the measured work: not the display name."""
-        return digest(self.model_dump(mode="json", exclude={"model"}))
+        return digest(self._decisive())
 
     @property
     def short_key(self) -> str:
@@ -184,12 +195,17 @@ class Cell(Record):
     @property
     def workload_key(self) -> str:
         """Equal for the cells of one group: backend, options and compile cache left out."""
-        return digest(self.model_dump(mode="json", exclude={"model", "backend", "options", "compile_cache"}))
+        return digest(self._decisive("backend", "options", "compile_cache"))
 
     @property
     def label(self) -> str:
         """Backend and the options that a reader needs to tell cells of one group apart, as `onnxruntime[optimum_level=O1]`."""
         return label(self.backend, self.options, self.compile_cache)
+
+    def _decisive(self, *but: str) -> dict[str, Any]:
+        """What its hashes are over."""
+        content = self.model_dump(mode="json", exclude={"model", *but})
+        return {name: value for name, value in content.items() if name not in _LATER or value != _LATER[name]}
 
 
 def label(backend: str, options: Mapping[str, OptionValue], compile_cache: str) -> str:
@@ -208,12 +224,14 @@ WORKLOAD_AXES = (
     "sequence_length",
     "padding",
     "image_size",
+    "audio_seconds",
     "dtype",
     "device",
     "threads",
     "new_tokens",
     "do_sample",
     "num_beams",
+    "stop_at_eos",
     "compile_cache",
     "input_seed",
 )
@@ -424,6 +442,7 @@ class LaunchRecord(Record):
     cold_start_ns: int | None = None
     clock_ns: int | None = None
     items: dict[str, int] = Field(default_factory=dict)  # per call
+    produced_tokens: list[int] = Field(default_factory=list)  # by slot, of a call, where texts may end early
     inputs_sha256: str | None = None
     requested: dict[str, Any] = Field(default_factory=dict)
     effective: dict[str, Any] = Field(default_factory=dict)
@@ -439,6 +458,13 @@ class LaunchRecord(Record):
     monitor_reason: str | None = (
         None  # why no monitor looked on; null where `blocks/{block_id}/monitor.jsonl` has what it saw
     )
+
+    @property
+    def items_per_call(self) -> Mapping[str, float]:
+        """`items` as calls had them. Rounds take all slots equally often, so where texts end early their mean is that of a call."""
+        if not self.produced_tokens:
+            return self.items
+        return {**self.items, "tokens": sum(self.produced_tokens) / len(self.produced_tokens)}
 
 
 class LaunchSummary(Record):
@@ -457,6 +483,7 @@ class LaunchSummary(Record):
 class Monitoring(Record):
     """What the monitor saw during a cell's rounds. Null where unknown; `reasons` says why, by field name."""
 
+    launches: int | None = None  # that it watched; where these are not all with rounds, `reasons` says why
     energy_source: str | None = None  # "RAPL counters", "NVML energy counter", "NVML power, integrated"
     cpu_utilisation_mean: float | None = None  # of all the machine's processors: 1 is all of them busy
     cpu_frequency_mean_hz: float | None = None
@@ -508,9 +535,10 @@ class Measurements(Record):
     e2e_latency_s: float | None = None  # of a whole generate, all tokens
     prefill_tokens_per_s: float | None = None  # of the prompts, padding left out, calls back to back
     decode_tokens_per_s: float | None = None  # made after the first: steps back to back; of generate, by stamps
+    produced_tokens: float | None = None  # by a call of generate, of all rows together: the mean over slots
     kv_cache_bytes: int | None = None  # keys and values of all layers, as the last call left them allocated
-    application_latency_s: float | None = None  # raw text or images to Python objects
-    tokenize_s: float | None = None  # of it: tokenizer or image processor
+    application_latency_s: float | None = None  # raw text, images or audio to Python objects
+    tokenize_s: float | None = None  # of it: tokenizer, image processor or feature extractor
     transfer_s: float | None = None  # of it: what the model is given, put in place on the device
     model_s: float | None = None  # of it: the model alone
     postprocess_s: float | None = None  # of it: the model's outputs to Python objects

@@ -83,12 +83,17 @@ def without_padding(
 
 
 def judge(
-    reference: Sequence[Outputs], outputs: Sequence[Outputs], precision: str, when: Literal["before", "after"]
+    reference: Sequence[Outputs],
+    outputs: Sequence[Outputs],
+    precision: str,
+    when: Literal["before", "after"],
+    eos_token_ids: Sequence[int] = (),
 ) -> ParityRecord:
     """Compare every slot's outputs with the reference's.
 
     The reference's names are those that count: an output that only the backend has is no fault. Where the reference is not
-    finite, anything will do. Tokens are judged as such: `harness.token_parity`.
+    finite, anything will do. Tokens are judged as such, up to the reference's end-of-text where `eos_token_ids` end texts:
+    `harness.token_parity`.
     """
     if len(outputs) != len(reference):
         return _failed(when, f"{len(outputs)} slots of outputs, the reference has {len(reference)}")
@@ -100,9 +105,8 @@ def judge(
     if complaint:
         return ParityRecord(when=when, passed=False, max_abs=None, message=complaint, finite=False)
     if "tokens" in reference[0]:
-        return judge_tokens(
-            reference, outputs, [TOLERANCES[precision].typical * _token_scale(slot) for slot in reference], when
-        )
+        allowed = [TOLERANCES[precision].typical * _token_scale(slot) for slot in reference]
+        return judge_tokens(reference, outputs, allowed, when, eos_token_ids)
     return _judge_values(reference, outputs, TOLERANCES[precision], when)
 
 

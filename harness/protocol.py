@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised with every change that an older worker would misread; host and worker must agree exactly."""
 
 RUNNER_VERSION = 1
@@ -74,6 +74,7 @@ class Job:
     new_tokens: int | None = None  # of decode and generate, the first included; null: the operation makes none
     do_sample: bool = False  # generate: drawn, not the likeliest
     num_beams: int = 1  # generate
+    eos_token_ids: list[int] = field(default_factory=list)  # generate: each ends its row; empty: nothing does
     options: Mapping[str, Any] = field(default_factory=dict)  # the backend's declared options
 
 
@@ -200,7 +201,7 @@ class Ready:
     not_applicable: dict[str, str]
     cold_start_ns: int
     clock_ns: int  # median cost of reading the clock once
-    items: dict[str, int]  # per call: samples, tokens, positions or images
+    items: dict[str, int]  # per call: samples, tokens, positions, audio_seconds or images
     compilations: int
     inputs_sha256: str  # of the bytes the worker loaded
     facts: dict[str, Any]  # {"effective": {...}, "versions": {...}, "details": {...}}
@@ -211,6 +212,7 @@ class OutputsWritten:
     kind: ClassVar[str] = "outputs_written"
     folder: str  # relative to the launch folder
     slots: int
+    produced_tokens: list[int] = field(default_factory=list)  # by slot, where `Job.eos_token_ids` may end texts early
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class _NotMadeError(Exception):
 def reference_cell(cell: Cell, backend: Backend) -> Cell:
     """The cell whose outputs a cell is judged against: same workload, float32, the backend's defaults.
 
-    Of a greedy or sampling generate it is the decode loop, so that the library's generate is held to what it should come to.
+    Of a greedy or sampling generate it is the decode loop, so that the library's generate is held to what it should come to. That
+    loop goes on past end-of-text, and one made of it serves cells that stop there and cells that do not.
     """
     options = {option.name: option.default for option in backend.options}
     changes = {"backend": backend.name, "dtype": REFERENCE_DTYPE, "options": options, "compile_cache": "cold"}
@@ -50,8 +51,8 @@ def _greedy(cell: Cell) -> Mapping[str, Any]:
     if cell.operation != "generate" or cell.num_beams > 1:
         return {}
     if cell.new_tokens == 1:  # there is no step to time, and so no decode of it
-        return {"operation": "prefill", "new_tokens": None, "do_sample": False}
-    return {"operation": "decode", "do_sample": False}
+        return {"operation": "prefill", "new_tokens": None, "do_sample": False, "stop_at_eos": False}
+    return {"operation": "decode", "do_sample": False, "stop_at_eos": False}
 
 
 def obtain(prepared: PreparedCell, context: BlockContext, operation: str) -> Reference:

@@ -51,7 +51,7 @@ class MeasuredLaunch:
         elapsed_ns = sum(r.elapsed_ns for r in rounds)
         if not elapsed_ns or not self.record.items:
             return None
-        return next(iter(self.record.items.values())) * sum(r.calls for r in rounds) / (elapsed_ns / NS)
+        return next(iter(self.record.items_per_call.values())) * sum(r.calls for r in rounds) / (elapsed_ns / NS)
 
     @property
     def start_s(self) -> float | None:

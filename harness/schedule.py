@@ -1,20 +1,22 @@
 """From a matrix to results: what is prepared, what is resumed, which blocks run, and what is kept when.
 
-Everything that can fail for want of an environment or a checkpoint fails before the first clock starts. Then group by group:
-rows that will not run, rows that a former run has, blocks for the rest; each launch is on disk when it ends, each result when
-its cell has ended.
+Everything that can fail for want of an environment, a checkpoint or inputs fails before the first clock starts, and costs no more
+than the cells that need it: they become rows at once. Then group by group: rows that will not run, rows that a former run has,
+blocks for the rest; each launch is on disk when it ends, each result when its cell has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness import accuracy, checkpoints, comparison, disturbance, inputs, reference, summary, warmth
 from harness.block import BlockContext, PreparedCell, Reference, Schedule, run_block
+from harness.engine import EngineLostError
 from harness.executors.base import Executor
 from harness.lease import Lease, no_lease
 from harness.metadata import RunFacts
@@ -40,7 +42,7 @@ from harness.samples import MeasuredLaunch, read_launch
 from harness.stacks import StackError, Stacks
 from harness.stopping import Stopping
 from harness.store import ResultStore
-from harness.support import checkpoint_refusal
+from harness.support import checkpoint_refusal, eos_token_ids
 
 TIMED_ON = (Status.OK, *summary.GATES[1:])
 """A cell whose launch ended so goes on to the next block. No other ending is repeated block after block."""
@@ -72,13 +74,33 @@ class Outcome:
 def run(matrix: Matrix, services: Services, *, fresh: bool = False) -> Outcome:
     """Run a matrix. `fresh`: measure also what a former run has.
 
-    Raises HarnessError where an environment, a checkpoint or the results directory fails; KeyboardInterrupt after ending
-    the workers. Either way what was finished is on disk.
+    Raises HarnessError where the results directory fails, EngineLostError where there is no engine to begin with; KeyboardInterrupt
+    after ending the workers. Either way what was finished is on disk.
     """
     try:
         return _Run(matrix, services, fresh).execute()
     finally:
         services.store.finish_runs()
+
+
+class _Shared:
+    """What several cells need, by a name of its own: made once, and where it cannot be, tried once."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+        self._faults: dict[str, Exception] = {}
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """As it was made. Raises what making it raised, HarnessError or MemoryError."""
+        if name in self._faults:
+            raise self._faults[name]
+        if name not in self._made:
+            try:
+                self._made[name] = make()
+            except (HarnessError, MemoryError) as fault:
+                self._faults[name] = fault
+                raise
+        return self._made[name]
 
 
 class _Run:
@@ -89,7 +111,7 @@ class _Run:
         self.facts = RunFacts.gather(services.executor.name, matrix.protocol, services.plugins, Path.cwd())
         self.stacks = Stacks(services.executor, services.plugins.backends, services.reporter.doing)
         self.observers = services.plugins.observers(services.reporter.note)
-        self._checkpoints: dict[str, checkpoints.Checkpoint] = {}
+        self._shared = _Shared()
         self._results: dict[str, Result] = {}
         self._resumed = 0
 
@@ -109,19 +131,22 @@ class _Run:
     def prepare(self, cell: Cell, backend: Backend) -> PreparedCell | str:
         """Environment, checkpoint and inputs of a cell, made where they are missing; or why it cannot run.
 
-        Raises PluginError or StackError for what is wrong with this backend alone, HarnessError for the rest.
+        Raises PluginError or StackError for what is wrong with this backend alone, HarnessError or MemoryError for the rest.
         """
-        checkpoint = self._checkpoint(cell)
+        checkpoint = self._shared.get(f"checkpoint {cell.checkpoint}", lambda: self._checkpoint(cell))
         # The model's config may be known only now.
         reason = self.services.plugins.supports(cell, checkpoint.config) or checkpoint_refusal(
-            cell, checkpoint.config, {path.name for path in checkpoint.folder.iterdir()}
+            cell, checkpoint.config, {path.name for path in checkpoint.folder.iterdir()}, checkpoint.generation_config
         )
         if reason:
             return reason
-        made = inputs.make_inputs(cell, checkpoint, progress=self.services.reporter.doing)
+        endings = eos_token_ids(checkpoint.config, checkpoint.generation_config) if cell.stop_at_eos else ()
+        doing = self.services.reporter.doing
+        name = f"inputs {cell.workload_key}"
+        made = self._shared.get(name, lambda: inputs.make_inputs(cell, checkpoint, progress=doing))
         windows = self._windows(cell, checkpoint)
         hashes = self.facts.hashes(cell, self.stacks.provide(backend, cell.device).stack_hash)
-        return PreparedCell(cell, backend, hashes, checkpoint, made, windows=windows)
+        return PreparedCell(cell, backend, hashes, checkpoint, made, windows=windows, eos_token_ids=endings)
 
     def _windows(self, cell: Cell, checkpoint: checkpoints.Checkpoint) -> accuracy.Windows | str:
         """Texts that the cell's accuracy is told by, or why it is not."""
@@ -130,14 +155,11 @@ class _Run:
         return accuracy.make_windows(cell, checkpoint, progress=self.services.reporter.doing)
 
     def _checkpoint(self, cell: Cell) -> checkpoints.Checkpoint:
-        if cell.checkpoint not in self._checkpoints:
-            # A pinned identity is a source too, and what a branch names now may not be what was planned.
-            identity = checkpoints.identify(cell.model if cell.model.startswith("path:") else cell.checkpoint)
-            if identity.identity != cell.checkpoint:
-                raise HarnessError(f"{cell.model} has changed since the plan was made; run the command again")
-            doing = self.services.reporter.doing
-            self._checkpoints[cell.checkpoint] = checkpoints.materialise(identity, self.stacks.make_checkpoint, doing)
-        return self._checkpoints[cell.checkpoint]
+        # A pinned identity is a source too, and what a branch names now may not be what was planned.
+        identity = checkpoints.identify(cell.model if cell.model.startswith("path:") else cell.checkpoint)
+        if identity.identity != cell.checkpoint:
+            raise HarnessError(f"{cell.model} has changed since the plan was made; run the command again")
+        return checkpoints.materialise(identity, self.stacks.make_checkpoint, self.services.reporter.doing)
 
     def _prepared(self, group: Group) -> list[PreparedCell]:
         """The cells of a group that will run; the others become rows at once."""
@@ -153,13 +175,25 @@ class _Run:
         except (PluginError, StackError) as fault:  # one backend's: the others go on
             self._finish_idle(planned.cell, Status.FAILED, str(fault))
             return None
+        except EngineLostError:  # everybody's
+            raise
+        except (HarnessError, MemoryError) as fault:  # the workload's, or that of all with the checkpoint
+            self._finish_unprepared(planned.cell, fault)
+            return None
         if isinstance(prepared, str):
             self._finish_idle(planned.cell, Status.UNSUPPORTED, prepared)
             return None
         return prepared
 
-    def _finish_idle(self, cell: Cell, status: Status, reason: str) -> None:
-        metadata = self.facts.of_idle_cell(cell, status, reason)
+    def _finish_unprepared(self, cell: Cell, fault: HarnessError | MemoryError) -> None:
+        is_memory = isinstance(fault, (MemoryError, inputs.TooLargeError))
+        status = Status.OUT_OF_MEMORY if is_memory else Status.FAILED
+        self._finish_idle(cell, status, str(fault) or "memory did not suffice", stage="preparing")
+
+    def _finish_idle(self, cell: Cell, status: Status, reason: str, stage: str | None = None) -> None:
+        """`stage`: in which something broke that is not the plugin's."""
+        error = CellError(type=str(status), message=reason, stage=stage) if stage else None
+        metadata = self.facts.of_idle_cell(cell, status, None if error else reason, error)
         numbers = summary.nothing_measured(reason)
         self.finish(Result(key=cell.key, metadata=metadata, measurements=numbers, config=cell))
 
@@ -378,17 +412,24 @@ class _GroupRun:
             missing = self._run.services.plugins.why_missing(name)
             return Reference(None, missing or f"backend {name} is not installed")
         try:
-            prepared = self._run.prepare(reference.reference_cell(self._cells[0].cell, backend), backend)
-        except (PluginError, StackError) as fault:
-            return Reference(None, str(fault))
-        if isinstance(prepared, str):
-            return Reference(None, f"{name}: {prepared}")
-        found = reference.obtain(prepared, context, self._cells[0].cell.operation)
+            found = self._obtained(backend, context)
+        except EngineLostError:
+            raise
+        except (HarnessError, MemoryError) as fault:
+            found = Reference(None, str(fault) or "memory did not suffice to make it")
         if found.reason:
             self._run.services.reporter.note(
                 f"No reference, so results of this workload stay unverified: {found.reason}"
             )
         return found
+
+    def _obtained(self, backend: Backend, context: BlockContext) -> Reference:
+        """Raises HarnessError or MemoryError."""
+        cell = self._cells[0].cell
+        prepared = self._run.prepare(reference.reference_cell(cell, backend), backend)
+        if isinstance(prepared, str):
+            return Reference(None, f"{backend.name}: {prepared}")
+        return reference.obtain(prepared, context, cell.operation)
 
 
 def _wide_intervals(protocol: Protocol, blocks: int, needed: int) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 
 from harness import comparison, stats
 from harness.application import application_numbers
-from harness.generation import Unknown, generation_numbers
+from harness.generation import generation_numbers
 from harness.model import Cell, CellError, LaunchRecord, LaunchSummary, Measurements, Status
 from harness.samples import NS, MeasuredLaunch, Samples
+from harness.unknown import Unknown
 
 PHASES = ("load", "prepare", "compile", "first_call")
 GATES = (Status.PARITY_FAILED, Status.MISMATCH, Status.UNSTABLE, Status.UNVERIFIED)
@@ -212,7 +213,7 @@ class _Summary:
     def _throughput(self) -> dict[str, Any]:
         """Measured once: other units are of the same calls and the same time."""
         throughput = self._over_launches("throughput", (x.throughput for x in self._launches))
-        items = next((x.record.items for x in self._launches if x.record.items), {})
+        items = next((x.record.items_per_call for x in self._launches if x.record.items), {})
         first = next(iter(items), None)
         calls_per_s = throughput / items[first] if throughput is not None and first else None
         return {

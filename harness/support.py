@@ -6,30 +6,40 @@ A backend's own reasons are its `supports`; what is written here no plugin has t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from harness.model import Backend, Cell
 from harness.spelling import listed
 from harness.tasks import (
     APPLICATION_TASKS,
+    AUDIO_FRAMES_HZ,
     ENCODER_DECODER_TASKS,
     GENERATION,
     GENERATION_TASKS,
     TASKS,
     TOKEN_MAKERS,
     Kind,
+    task_for,
 )
 
 ModelConfig = Mapping[str, Any]
 """A config.json; {} where it is not known yet, which is no reason against anything."""
 
-READERS = {"text": ("a tokenizer", "tokenizer.json"), "images": ("an image processor", "preprocessor_config.json")}
+READERS = {
+    Kind.TEXT: ("a tokenizer", "tokenizer.json"),
+    Kind.IMAGE: ("an image processor", "preprocessor_config.json"),
+    Kind.AUDIO: ("a feature extractor", "preprocessor_config.json"),
+}
 """What reads raw inputs of a kind, and the file of a checkpoint that tells of it."""
+
+SPELLER = ("a vocabulary", "vocab.json")
+"""What makes text of what was heard, likewise."""
 
 
 def refusal(cell: Cell, backend: Backend, model_config: ModelConfig) -> str | None:
     """Why the cell cannot run, by what the backend declares and what the model is; None where nothing speaks against it."""
-    return next(_backend_reasons(cell, backend), None) or model_refusal(cell, model_config)
+    return next(_backend_reasons(cell, backend, model_config), None) or model_refusal(cell, model_config)
 
 
 def model_refusal(cell: Cell, model_config: ModelConfig) -> str | None:
@@ -37,15 +47,30 @@ def model_refusal(cell: Cell, model_config: ModelConfig) -> str | None:
     return next(_cell_reasons(cell), None) or (next(_model_reasons(cell, model_config), None) if model_config else None)
 
 
-def checkpoint_refusal(cell: Cell, model_config: ModelConfig, files: Collection[str]) -> str | None:
-    """Why the cell cannot be run with a checkpoint of these files: asked before anything is started, once they lie on this disk."""
-    return next(_reader_reasons(cell, model_config, files), None)
+def checkpoint_refusal(
+    cell: Cell,
+    model_config: ModelConfig,
+    files: Collection[str],
+    generation_config: Mapping[str, Any] = MappingProxyType({}),
+) -> str | None:
+    """Why the cell cannot be run with a checkpoint of these files: asked before anything is started, once they lie on this disk.
+
+    `generation_config`: its generation_config.json, {} where it has none.
+    """
+    return next(_checkpoint_reasons(cell, model_config, files, generation_config), None)
+
+
+def eos_token_ids(model_config: ModelConfig, generation_config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The tokens that end a text of a checkpoint: those that its generation_config.json names, else those of its config.json."""
+    named = next((each for each in (generation_config, model_config) if each.get("eos_token_id") is not None), {})
+    found = named.get("eos_token_id", [])
+    return tuple(found) if isinstance(found, list) else (int(found),)
 
 
 # --- what the backend declares --------------------------------------------------------------------------------------
 
 
-def _backend_reasons(cell: Cell, backend: Backend) -> Iterator[str]:
+def _backend_reasons(cell: Cell, backend: Backend, model_config: ModelConfig) -> Iterator[str]:
     if cell.operation not in backend.operations:
         yield f"operation {cell.operation}: {backend.name} runs {listed(backend.operations)}"
     if cell.task not in backend.tasks:
@@ -56,6 +81,11 @@ def _backend_reasons(cell: Cell, backend: Backend) -> Iterator[str]:
         yield f"dtype {cell.dtype}: on {cell.device} {backend.name} runs {listed(backend.dtypes[cell.device])}"
     if cell.compile_cache == "warm" and not backend.has_compile_cache:
         yield f"compile_cache warm: {backend.name} keeps no compile cache and no artefact"
+    model_type = model_config.get("model_type")
+    if backend.model_types and model_config and model_type not in backend.model_types:
+        yield f"model type {model_type}: {backend.name} runs {listed(backend.model_types)}"
+    if model_config.get("is_encoder_decoder") and not backend.runs_encoder_decoders:
+        yield f"model type {model_type}: {backend.name} runs no encoder-decoders"
 
 
 # --- what the cell is -----------------------------------------------------------------------------------------------
@@ -77,7 +107,7 @@ def _padding_reasons(cell: Cell) -> Iterator[str]:
 
 def _generation_reasons(cell: Cell) -> Iterator[str]:
     if cell.operation in GENERATION and cell.task not in GENERATION_TASKS:
-        yield f"operation {cell.operation}: task {cell.task} generates nothing; it is for {listed(GENERATION_TASKS)}"
+        yield f"operation {cell.operation}: task {cell.task} generates nothing here; it is for {listed(GENERATION_TASKS)}"
     if cell.operation in TOKEN_MAKERS and cell.new_tokens is None:
         yield f"operation {cell.operation}: new_tokens is null; say how many to make"
     if cell.operation == "decode" and cell.new_tokens == 1:
@@ -92,8 +122,12 @@ def _search_reasons(cell: Cell) -> Iterator[str]:
             yield f"num_beams {cell.num_beams}: operation {cell.operation} searches no beams; generate does"
         if cell.do_sample:
             yield f"do_sample true: operation {cell.operation} draws no tokens; generate does"
+        if cell.stop_at_eos:
+            yield f"stop_at_eos true: operation {cell.operation} looks for no end-of-text; generate does"
     elif cell.do_sample and cell.num_beams > 1:
         yield f"num_beams {cell.num_beams} with do_sample: drawn beams can be held to no reference; ask for one of the two"
+    elif cell.do_sample and cell.stop_at_eos:
+        yield "stop_at_eos with do_sample: outputs are those of a greedy call, which do not tell how many tokens were drawn"
 
 
 def _application_reasons(cell: Cell) -> Iterator[str]:
@@ -115,8 +149,31 @@ def takes_images(model_config: ModelConfig) -> bool:
 
 def takes_text(model_config: ModelConfig) -> bool:
     """Whether it is a model of text."""
-    speech = {"conv_dim", "num_mel_bins"} & model_config.keys()  # it has a vocabulary too, of what it writes
+    speech = _OF_SPEECH & model_config.keys()  # it has a vocabulary too, of what it writes
     return "vocab_size" in model_config and not speech
+
+
+def takes_waveforms(model_config: ModelConfig) -> bool:
+    """Whether it is a model of audio as it was recorded, as Wav2Vec2 is."""
+    return "conv_dim" in model_config
+
+
+def takes_spectrograms(model_config: ModelConfig) -> bool:
+    """Whether it is a model of log-mel spectrograms, as they are made for Whisper."""
+    return model_config.get("model_type") == "whisper"
+
+
+_OF_SPEECH = {"conv_dim", "num_mel_bins", "input_feat_per_channel"}
+"""Keys of configs of models that listen."""
+
+
+def input_kind(model_config: ModelConfig) -> Kind | None:
+    """What a model takes; None where it is nothing that inputs are made of."""
+    if takes_images(model_config):
+        return Kind.IMAGE
+    if takes_waveforms(model_config) or takes_spectrograms(model_config):
+        return Kind.AUDIO
+    return Kind.TEXT if takes_text(model_config) else None
 
 
 def image_size(model_config: ModelConfig) -> tuple[int, int] | None:
@@ -127,6 +184,11 @@ def image_size(model_config: ModelConfig) -> tuple[int, int] | None:
     return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
+def audio_frames(model_config: ModelConfig) -> int | None:
+    """Columns of the spectrograms that a model takes; None where it takes none. Its encoder makes one position of two."""
+    return 2 * int(model_config.get("max_source_positions", 1500)) if takes_spectrograms(model_config) else None
+
+
 def real_tokens(padding: float, sequence_length: int) -> int:
     """Of a row of which the part `padding` is padding."""
     return sequence_length - round(padding * sequence_length)
@@ -134,35 +196,64 @@ def real_tokens(padding: float, sequence_length: int) -> int:
 
 def _model_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
     yield from _task_reasons(cell, model_config)
-    if cell.checkpoint.startswith("random:"):
-        yield from _reader_reasons(cell, model_config, files=())
-    yield from _image_reasons(cell, model_config) if takes_images(model_config) else _text_reasons(cell, model_config)
+    if cell.checkpoint.startswith("random:"):  # all that it has is in the config
+        yield from _checkpoint_reasons(cell, model_config, files=(), generation_config={})
+    yield from _REASONS[input_kind(model_config) or Kind.TEXT](cell, model_config)
+
+
+def _checkpoint_reasons(
+    cell: Cell, model_config: ModelConfig, files: Collection[str], generation_config: Mapping[str, Any]
+) -> Iterator[str]:
+    yield from _reader_reasons(cell, model_config, files)
+    if cell.stop_at_eos and not eos_token_ids(model_config, generation_config):
+        yield f"stop_at_eos true: neither config.json nor generation_config.json of {cell.model} names an eos_token_id"
 
 
 def _reader_reasons(cell: Cell, model_config: ModelConfig, files: Collection[str]) -> Iterator[str]:
     """About what reads raw inputs. Seeded checkpoints have none: it belongs to how weights were trained."""
-    reader, file = READERS["images" if takes_images(model_config) else "text"]
-    if cell.operation == "application" and file not in files:
-        yield f"application latency needs {reader}: {cell.model} has none (there is no {file})"
+    if cell.operation != "application":
+        return
+    readers = [READERS[input_kind(model_config) or Kind.TEXT]]
+    if TASKS[cell.task].inputs is Kind.AUDIO:
+        readers.append(SPELLER)
+    for needed, file in readers:
+        if file not in files:
+            yield f"application latency needs {needed}: {cell.model} has none (there is no {file})"
 
 
 def _task_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
-    kind, task = model_config.get("model_type"), TASKS[cell.task]
-    if not takes_images(model_config) and not takes_text(model_config):
-        yield f"a model of type {kind} takes neither text nor images, and no other inputs are made"
-    taken = Kind.IMAGE if takes_images(model_config) else Kind.TEXT
-    if task.inputs is not Kind.ANY and (task.inputs is Kind.IMAGE) != (taken is Kind.IMAGE):
+    kind, is_encoder_decoder = model_config.get("model_type"), bool(model_config.get("is_encoder_decoder"))
+    task, taken = task_for(cell.task, is_encoder_decoder=is_encoder_decoder), input_kind(model_config)
+    if taken is None:
+        yield f"a model of type {kind} takes neither text, images nor audio of a kind that is made here"
+    if not _fits(task.inputs, taken):
         yield f"task {cell.task} is for {task.inputs}: a model of type {kind} takes {taken}"
-    if model_config.get("is_encoder_decoder") and cell.task not in ENCODER_DECODER_TASKS:
+    if is_encoder_decoder and cell.task not in ENCODER_DECODER_TASKS:
         yield f"task {cell.task}: model type {kind} is an encoder-decoder, run for {listed(ENCODER_DECODER_TASKS)}"
-    if task.has_decoder_inputs and not model_config.get("is_encoder_decoder"):
+    if task.has_decoder_inputs and not is_encoder_decoder:
         yield f"task {cell.task}: model type {kind} is no encoder-decoder"
     classes = model_config.get("architectures") or []
     if task.heads and classes and not any(head in name for head in task.heads for name in classes):
         yield f"task {cell.task}: the checkpoint is of {listed(classes)}, which has no head for it"
+    if cell.operation == "application" and task.has_decoder_inputs:
+        yield f"operation application: a model of type {kind} writes a token at a time, and one forward pass is no text"
+
+
+def _fits(wanted: Kind, taken: Kind | None) -> bool:
+    """Whether a task's inputs are what the model takes."""
+    return wanted is Kind.ANY or taken is (Kind.TEXT if wanted is Kind.PAIR else wanted)
+
+
+def _shape_reasons(cell: Cell, model_config: ModelConfig, fitting: str | None = None) -> Iterator[str]:
+    """About axes of other kinds of inputs than the model takes; `fitting` is the one of its own."""
+    for name in ("image_size", "audio_seconds"):
+        if name != fitting and (asked := getattr(cell, name)) is not None:
+            taken = input_kind(model_config) or Kind.TEXT
+            yield f"{name} {asked}: a model of type {model_config.get('model_type')} takes {taken}"
 
 
 def _image_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
+    yield from _shape_reasons(cell, model_config, "image_size")
     if cell.padding != "none":
         yield f"padding {cell.padding}: images have none"
     fixed = image_size(model_config)
@@ -170,9 +261,39 @@ def _image_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
         yield f"image_size {cell.image_size}: the model takes images of {fixed[0]} x {fixed[1]} pixels"
 
 
+def _audio_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
+    yield from _shape_reasons(cell, model_config, "audio_seconds")
+    if cell.padding != "none":
+        yield f"padding {cell.padding}: audio has none, all rows are equally long"
+    if (frames := audio_frames(model_config)) is not None:
+        yield from _spectrogram_reasons(cell, frames / AUDIO_FRAMES_HZ)
+    if TASKS[cell.task].inputs is Kind.AUDIO:
+        yield from _transcript_reasons(cell, model_config.get("max_target_positions"))
+
+
+def _spectrogram_reasons(cell: Cell, taken_s: float) -> Iterator[str]:
+    """About a model that takes audio of one length."""
+    if taken_s % 1:
+        yield f"the model takes {taken_s:g} s of audio, and audio is counted in whole seconds here"
+    if cell.audio_seconds not in (None, taken_s):
+        yield f"audio_seconds {cell.audio_seconds}: the model takes {taken_s:g} s of audio"
+
+
+def _transcript_reasons(cell: Cell, longest: int | None) -> Iterator[str]:
+    """About what a decoder is given."""
+    if longest is not None and cell.sequence_length > longest:
+        yield f"sequence_length {cell.sequence_length}: the decoder has positions for {longest} tokens"
+
+
+MOST_NEW_TOKENS = 1 << 16
+"""Where a model's positions set no limit, as T5's. A cache of more fits into no memory, or making them takes hours: a launch would
+end so, after that long."""
+
+
 def _text_reasons(cell: Cell, model_config: ModelConfig) -> Iterator[str]:
-    if cell.image_size is not None:
-        yield f"image_size {cell.image_size}: a model of type {model_config.get('model_type')} takes text"
+    yield from _shape_reasons(cell, model_config)
+    if (cell.new_tokens or 0) > MOST_NEW_TOKENS:
+        yield f"new_tokens {cell.new_tokens}: {MOST_NEW_TOKENS} at most are made here, whatever the model has positions for"
     longest = longest_sequence(model_config)
     if longest is not None and cell.sequence_length > longest:
         yield f"sequence_length {cell.sequence_length}: the model has positions for {longest} tokens"
@@ -187,6 +308,10 @@ def _new_tokens_reasons(cell: Cell, longest: int, is_encoder_decoder: bool) -> I
     if before + new_tokens > longest:
         asked = f"new_tokens {new_tokens}" + (f" after sequence_length {before}" if before else "")
         yield f"{asked}: the model has positions for {longest} tokens"
+
+
+_REASONS = {Kind.IMAGE: _image_reasons, Kind.AUDIO: _audio_reasons, Kind.TEXT: _text_reasons}
+"""By what the model takes."""
 
 
 _POSITIONS = ("max_position_embeddings", "n_positions")

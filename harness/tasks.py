@@ -13,10 +13,11 @@ from enum import StrEnum
 class Kind(StrEnum):
     """What a task's inputs are made of."""
 
-    ANY = "text or images"  # whichever the model takes
+    ANY = "text, images or audio"  # whichever the model takes
     TEXT = "text"
     PAIR = "pairs of texts"
     IMAGE = "images"
+    AUDIO = "audio"
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,11 @@ class Task:
     is_per_token: bool = False
     """Of text, outputs have a row for each token given: those of padding are compared by nobody."""
     has_decoder_inputs: bool = False
-    """An encoder-decoder is given what its decoder is to continue, too, of as many tokens as its encoder."""
+    """An encoder-decoder is given what its decoder is to continue, too, of `sequence_length` tokens."""
     auto_class: str = field(kw_only=True)
     """Transformers' class that loads a model with the head."""
+    encoder_decoder: Task | None = field(default=None, kw_only=True)
+    """What the task is of an encoder-decoder, where that is another head."""
 
 
 TASKS: Mapping[str, Task] = {
@@ -76,9 +79,51 @@ TASKS: Mapping[str, Task] = {
     "image-classification": Task(
         Kind.IMAGE, ("logits",), ("ForImageClassification",), auto_class="AutoModelForImageClassification"
     ),
+    # Two ways to write down what was said: a row of logits for each stretch of audio (CTC), or a decoder that listens.
+    "automatic-speech-recognition": Task(
+        Kind.AUDIO,
+        ("logits",),
+        ("ForCTC",),
+        auto_class="AutoModelForCTC",
+        encoder_decoder=Task(
+            Kind.AUDIO,
+            ("logits",),
+            ("ForConditionalGeneration",),
+            has_decoder_inputs=True,
+            auto_class="AutoModelForSpeechSeq2Seq",
+        ),
+    ),
 }
 
-ENCODER_DECODER_TASKS = ("feature-extraction", "text2text-generation")
+
+def task_for(name: str, *, is_encoder_decoder: bool) -> Task:
+    """A task as it is of a model."""
+    task = TASKS[name]
+    return task.encoder_decoder if is_encoder_decoder and task.encoder_decoder else task
+
+
+AUTO_CLASSES = tuple(
+    dict.fromkeys(task_for(name, is_encoder_decoder=one).auto_class for name in TASKS for one in (False, True))
+)
+"""Transformers' classes that load models for the tasks."""
+
+AUDIO_HZ = 16_000
+"""Samples of a waveform in a second: what models of speech are trained with."""
+
+AUDIO_FRAMES_HZ = 100
+"""Columns of a spectrogram in a second, as Whisper's feature extractor makes them."""
+
+ENCODER_TASKS = (
+    "feature-extraction",
+    "text-classification",
+    "token-classification",
+    "fill-mask",
+    "question-answering",
+    "image-classification",
+)
+"""What encoders of text and of images are run for."""
+
+ENCODER_DECODER_TASKS = ("feature-extraction", "text2text-generation", "automatic-speech-recognition")
 """What encoder-decoders are run for: features are their encoder's."""
 
 OPERATIONS = ("forward", "prefill", "decode", "generate", "application")
@@ -88,7 +133,7 @@ forward      one pass over the inputs
 prefill      a prompt to the logits of its last position and a filled cache
 decode       one token more, by the cache; the prompt is read before the clock starts
 generate     the library's own generate(), from a prompt to the last of `new_tokens` tokens
-application  raw text or images to Python objects, around a forward pass
+application  raw text, images or audio to Python objects, around a forward pass
 """
 
 GENERATION = ("prefill", "decode", "generate")
@@ -110,4 +155,4 @@ APPLICATION_TASKS = tuple(name for name, task in TASKS.items() if not task.has_d
 """Tasks of which one forward pass makes what a program hands on."""
 
 APPLICATION_PARTS = ("tokenize", "transfer", "model", "postprocess")
-"""What a call of an application marks, each when it is over; "tokenize" is an image processor's work too."""
+"""What a call of an application marks, each when it is over; "tokenize" is what reads images or audio, too."""

@@ -2,19 +2,22 @@
 
 Two right backends may choose differently where two logits are nearly equal, and all that follows then differs. So each row
 counts up to its first difference, which is held to be right where the reference's own logits of the two tokens are as near as
-logits may differ anyway. Docs: docs/methodology.md, "Generation".
+logits may differ anyway; and no further than the reference's end-of-text, where that ends texts. Docs: docs/methodology.md,
+"Generation".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.model import ParityRecord
+from harness.worker.endings import lengths
 
 Outputs = Mapping[str, npt.NDArray[Any]]
 """`tokens`, (batch, new tokens); with them `top_tokens` and `top_logits`, (batch, new tokens, kept), the largest of each step, or
@@ -38,20 +41,39 @@ class _Slot:
     reference: Outputs
     outputs: Outputs
     allowed: float
+    eos_token_ids: Sequence[int]
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """By row, how many tokens count: those of the reference, its end-of-text the last."""
+        return lengths(self.reference["tokens"], self.eos_token_ids)
+
+    @cached_property
+    def firsts(self) -> npt.NDArray[np.int64]:
+        """By row, the position of the first difference; the number of tokens that count where there is none."""
+        differs = (self.reference["tokens"] != self.outputs["tokens"]) & self._before(self.lengths)
+        firsts: npt.NDArray[np.int64] = np.where(differs.any(axis=1), differs.argmax(axis=1), self.lengths)
+        return firsts
 
     @property
-    def firsts(self) -> npt.NDArray[np.int64]:
-        """By row, the position of the first difference; the number of tokens where there is none."""
-        differs = self.reference["tokens"] != self.outputs["tokens"]
-        firsts: npt.NDArray[np.int64] = np.where(differs.any(axis=1), differs.argmax(axis=1), differs.shape[1])
-        return firsts
+    def compares(self) -> npt.NDArray[np.bool_]:
+        """(batch, new tokens): where both chose after the same tokens, the step of the first difference the last."""
+        return self._before(np.minimum(self.firsts + 1, self.lengths))
+
+    def _before(self, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        before: npt.NDArray[np.bool_] = np.arange(self.reference["tokens"].shape[1]) < ends[:, np.newaxis]
+        return before
 
 
 def judge_tokens(
-    reference: Sequence[Outputs], outputs: Sequence[Outputs], allowed: Sequence[float], when: Literal["before", "after"]
+    reference: Sequence[Outputs],
+    outputs: Sequence[Outputs],
+    allowed: Sequence[float],
+    when: Literal["before", "after"],
+    eos_token_ids: Sequence[int] = (),
 ) -> ParityRecord:
     """Compare every slot. Shapes must agree; `allowed`, by slot, is of logits, or of scores where there are those."""
-    slots = [_Slot(i, *each) for i, each in enumerate(zip(reference, outputs, allowed, strict=True))]
+    slots = [_Slot(i, *each, eos_token_ids) for i, each in enumerate(zip(reference, outputs, allowed, strict=True))]
     differences = [difference for slot in slots for difference in _differences(slot)]
     apart = [(slot, _furthest(slot)) for slot in slots]
     wrong = [each.message for each in differences if not each.is_near]
@@ -68,7 +90,7 @@ def judge_tokens(
 
 
 def _differences(slot: _Slot) -> list[_Difference]:
-    rows = np.flatnonzero(slot.firsts < slot.reference["tokens"].shape[1])
+    rows = np.flatnonzero(slot.firsts < slot.lengths)
     judge = _by_logits if "top_logits" in slot.reference else _by_score
     return [judge(slot, int(row), int(slot.firsts[row])) for row in rows]
 
@@ -101,11 +123,7 @@ def _furthest(slot: _Slot) -> float | None:
         return float(np.abs(np.subtract(*scores)).max())
     if "top_logits" not in slot.outputs:
         return None
-    positions = np.arange(slot.reference["tokens"].shape[1])
-    compares = (
-        positions <= slot.firsts[:, np.newaxis]
-    )  # the step of the difference too: it had the same tokens before it
-    return float(_logit_differences(slot)[compares].max())
+    return float(_logit_differences(slot)[slot.compares].max())
 
 
 def _logit_differences(slot: _Slot) -> npt.NDArray[np.float64]:

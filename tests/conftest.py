@@ -19,17 +19,44 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = (Path(__file__).parent / "runs", Path(__file__).parent / "executors" / "test_venv.py")
 
+LONGEST_FIRST = (
+    "runs/test_killed.py",
+    "backends/test_quick_matrix.py",
+    "runs/test_docker_endings.py",
+    "backends/test_generation_torch.py",
+    "backends/test_generation_onnxruntime.py",
+    "backends/test_precision.py",
+    "backends/test_task_parity.py",
+    "backends/test_generation_flax.py",
+    "backends/test_plugin_packages.py",
+    "backends/test_conformance.py",
+    "scaffold/test_how_to.py",
+    "backends/test_compile.py",
+    "backends/test_application_backends.py",
+    "backends/test_models.py",
+    "backends/test_flax.py",
+    "backends/test_flax_repairs.py",
+)
+"""Files that take longest. A process has one file at a time, so that what is left for the end should be short."""
+
 COMPILING_S = 1800
 """What a test of real stacks may take with all that it compiles first: far more than it does, so that only a hang is one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole runs and environments that pip makes are real, so they take their time; compilers beside one another take minutes."""
+    items.sort(key=_place)
     for item in items:
         if item.get_closest_marker("stacks"):
             item.add_marker(pytest.mark.timeout(COMPILING_S))
         if any(item.path.is_relative_to(place) for place in SLOW) or item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.slow)
+
+
+def _place(item: pytest.Item) -> int:
+    """Among the files that take longest; those that do not keep their order, after them."""
+    name = "/".join(item.path.parts[-2:])
+    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -107,6 +107,18 @@ def test_batch_16_with_2_beams_has_both_rates_right(tmp_path: Path) -> None:
     assert numbers.rates == {"tokens/s": 1280.0, "samples/s": 160.0}
 
 
+def test_where_texts_end_early_rates_are_of_the_tokens_produced_and_the_first_alone_is_stamped(tmp_path: Path) -> None:
+    told = {"items": {"tokens": BATCH * NEW_TOKENS, "samples": BATCH}, "produced_tokens": [8, 2, 5, 5]}
+    numbers = measure([a_measured_launch(tmp_path / "a", [[40], [50]], **told)], stop_at_eos=True)
+    assert (numbers.produced_tokens, numbers.throughput) == (5.0, 50.0)
+    assert numbers.rates == {"tokens/s": 50.0, "samples/s": 20.0}
+    assert numbers.ttft_s == pytest.approx(0.045)
+    for name in ("inter_token_latency_s", "decode_tokens_per_s"):
+        assert "stamp the first alone" in numbers.reasons[name]
+    to_the_limit = {name: told[name] for name in ("items",)}
+    assert measure([a_measured_launch(tmp_path / "b", **to_the_limit)]).produced_tokens == BATCH * NEW_TOKENS
+
+
 def test_with_one_new_token_there_is_nothing_between_tokens(tmp_path: Path) -> None:
     numbers = measure([a_measured_launch(tmp_path / "a", [[40], [50]])], new_tokens=1)
     assert numbers.ttft_s == pytest.approx(0.045)

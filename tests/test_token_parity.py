@@ -51,6 +51,26 @@ def test_equal_tokens_and_logits_pass_and_say_so() -> None:
     assert (record.tokens_equal, record.first_token_difference) == (True, None)
 
 
+def test_where_end_of_text_ends_texts_they_are_judged_up_to_the_references() -> None:
+    """The reference went on past it: row 0 has token 5 at position 1, row 1 has none."""
+    expected, chosen = reference(tokens=tokens((0, 1, 5))), tokens((0, 1, 5), (0, 2, 5), (0, 3, 5))
+    expected["top_tokens"][0, 1], found = [5, 1, 2], {"tokens": chosen}
+    ended = parity.judge([expected], [found], "float32", "before", eos_token_ids=(5, 6))
+    assert (ended.passed, ended.tokens_equal, ended.message) == (True, True, None)
+    assert not judged(expected, found).passed
+    late = parity.judge([expected], [{"tokens": tokens((0, 2, 5))}], "float32", "before", eos_token_ids=(5,))
+    early = parity.judge([expected], [{"tokens": tokens((1, 2, 5))}], "float32", "before", eos_token_ids=(5,))
+    assert (late.passed, late.first_token_difference) == (False, 1)
+    assert (early.passed, early.first_token_difference) == (False, 1)
+
+
+def test_logits_after_the_references_end_of_text_are_not_compared() -> None:
+    expected, found = reference(tokens=tokens((0, 1, 5))), reference(tokens=tokens((0, 1, 5)))
+    found["top_logits"][0, 2] += 1
+    assert parity.judge([expected], [found], "float32", "before", eos_token_ids=(5,)).passed
+    assert not parity.judge([expected], [found], "float32", "before").passed
+
+
 def test_a_generation_of_tokens_alone_is_judged_by_them() -> None:
     record = judged(reference(), {"tokens": tokens()})
     assert (record.passed, record.max_abs, record.tokens_equal) == (True, None, True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness import cache
 from harness.checkpoints import hub, making, packages, paths, seeded
-from harness.checkpoints.files import check, read_config
+from harness.checkpoints.files import check, read_config, read_generation_config
 from harness.checkpoints.mend import mend_folder
 from harness.checkpoints.records import Checkpoint, Identity, Maker, Progress
 from harness.model import HarnessError
@@ -72,4 +72,5 @@ def materialise(identity: Identity, make: Maker, progress: Progress) -> Checkpoi
 
     place = cache.room("checkpoints") / cache.safe_name(f"{identity.identity} {making.RECIPE}")
     entry = cache.keep(place, fill, progress)
-    return Checkpoint(identity.identity, entry.folder, entry.sha256, read_config(entry.folder), entry.facts["licence"])
+    config, generation_config = read_config(entry.folder), read_generation_config(entry.folder)
+    return Checkpoint(identity.identity, entry.folder, entry.sha256, config, entry.facts["licence"], generation_config)

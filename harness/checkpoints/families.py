@@ -136,7 +136,8 @@ class Family:
     fixed: Mapping[str, Any] = field(default_factory=dict)  # config keys that are no options
     multiples: tuple[tuple[str, str, int], ...] = ()  # (whole, part, n): whole must be a multiple of n times part
     equal_lengths: tuple[str, ...] = ()  # options that must have as many numbers as each other
-    width: str | None = None  # the option that `initializer_range` is chosen from, where it is not written
+    width: str | None = None  # the option that `spread` is chosen from, where that is not written
+    spread: str = "initializer_range"  # the option that is the standard deviation of weights
 
     @property
     def architectures(self) -> list[str]:
@@ -148,8 +149,8 @@ class Family:
         """A value for every option: as written, else its default."""
         defaults: dict[str, Value] = {name: option.default for name, option in self.options.items()}
         values = {**defaults, **written}
-        if self.width and "initializer_range" not in written:
-            values["initializer_range"] = round(_LOGIT_SPREAD / math.sqrt(_number(values[self.width])), 4)
+        if self.width and self.spread not in written:
+            values[self.spread] = round(_LOGIT_SPREAD / math.sqrt(_number(values[self.width])), 4)
         return values
 
     def objection(self, values: Mapping[str, Value]) -> str | None:
@@ -404,5 +405,66 @@ FAMILIES: Mapping[str, Family] = {
         },
         multiples=(("hidden_size", "num_attention_heads", 1), ("image_size", "patch_size", 1)),
         width="hidden_size",
+    ),
+    "wav2vec2": Family(
+        classes=(("Wav2Vec2ForCTC", ""),),
+        architecture="Wav2Vec2ForCTC",
+        options={
+            "seed": _SEED,
+            "hidden_size": _WIDTH,
+            "intermediate_size": _INNER,
+            "num_hidden_layers": _LAYERS,
+            "num_attention_heads": _HEADS,
+            "conv_dim": Wholes((32,) * 7, 1, 65536),
+            "conv_kernel": Wholes((10, 3, 3, 3, 3, 2, 2), 1, 1024),  # samples, then places of the layer before
+            "conv_stride": Wholes((5, 2, 2, 2, 2, 2, 2), 1, 1024),  # 320 samples, 20 ms, between two places of the last
+            "conv_bias": Flag(True),
+            # The norms of the larger checkpoints, which every backend runs; the base model's are "group" and false.
+            "feat_extract_norm": Word(("layer", "group")),
+            "do_stable_layer_norm": Flag(True),
+            "num_conv_pos_embeddings": Whole(16, 1, 4096),
+            "num_conv_pos_embedding_groups": Whole(4, 1, 1024),
+            "vocab_size": Whole(32, 4, 1_000_000),
+            "hidden_act": Word(("gelu", "gelu_new", "relu")),
+            "initializer_range": _INITIALIZER_RANGE,
+        },
+        fixed={"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+        multiples=(
+            ("hidden_size", "num_attention_heads", 1),
+            ("hidden_size", "num_conv_pos_embedding_groups", 1),
+        ),
+        equal_lengths=("conv_dim", "conv_kernel", "conv_stride"),
+        width="hidden_size",
+    ),
+    "whisper": Family(
+        classes=(("WhisperForConditionalGeneration", ""),),
+        architecture="WhisperForConditionalGeneration",
+        options={
+            "seed": _SEED,
+            "d_model": _WIDTH,
+            "encoder_ffn_dim": _INNER,
+            "decoder_ffn_dim": _INNER,
+            "encoder_layers": _LAYERS,
+            "decoder_layers": _LAYERS,
+            "encoder_attention_heads": _HEADS,
+            "decoder_attention_heads": _HEADS,
+            "vocab_size": _VOCABULARY,
+            "num_mel_bins": Whole(80, 1, 1024),
+            "max_source_positions": Whole(100, 1, 65536),  # 20 ms each: 50 make a second, the one length it takes
+            "max_target_positions": Whole(448, 8, 65536),  # tokens
+            "activation_function": Word(("gelu", "relu")),
+            "init_std": _INITIALIZER_RANGE,
+        },
+        fixed={
+            "is_encoder_decoder": True,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 3,
+            "begin_suppress_tokens": None,  # its own lie beyond a small vocabulary
+        },
+        multiples=(("d_model", "encoder_attention_heads", 1), ("d_model", "decoder_attention_heads", 1)),
+        width="d_model",
+        spread="init_std",
     ),
 }

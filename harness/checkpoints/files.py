@@ -14,6 +14,7 @@ from typing import Any
 from harness.model import HarnessError
 
 CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"  # names the files of weights that come in several
 
@@ -21,7 +22,7 @@ _COMPANIONS = frozenset(
     {
         "added_tokens.json",
         "chat_template.jinja",
-        "generation_config.json",
+        GENERATION_CONFIG,
         "merges.txt",
         "preprocessor_config.json",
         "processor_config.json",
@@ -72,6 +73,12 @@ def select(names: Collection[str], read: Read, where: str) -> list[str]:
 def read_config(folder: Path) -> dict[str, Any]:
     """A folder's config.json. Raises HarnessError where it is none."""
     return parse_config((folder / CONFIG).read_bytes(), str(folder / CONFIG))
+
+
+def read_generation_config(folder: Path) -> dict[str, Any]:
+    """A folder's generation_config.json; {} where it has none. Raises HarnessError where it is no object of JSON."""
+    path = folder / GENERATION_CONFIG
+    return read_json(path) if path.is_file() else {}
 
 
 def read_json(path: Path) -> dict[str, Any]:

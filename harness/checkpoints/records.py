@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +35,4 @@ class Checkpoint:
     sha256: str  # of the folder's content
     config: Mapping[str, Any]  # its config.json
     licence: str | None
+    generation_config: Mapping[str, Any] = field(default_factory=dict)  # generation_config.json; {} where it has none

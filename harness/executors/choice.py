@@ -22,11 +22,16 @@ def venv_executor() -> VenvExecutor:
 
 
 def docker_executor(engine: Engine, note: Progress) -> DockerExecutor:
-    """Containers on an engine, first rid of those that ended runs have left. `note` is told what is worth keeping."""
+    """Containers on an engine, first rid of those that ended runs have left. `note` is told what is worth keeping.
+
+    Raises HarnessError where the user's options are none.
+    """
     removed = containers.clean(engine).removed
     if removed:
         note(f"removed {len(removed)} container(s) that an ended run had left")
-    return DockerExecutor(engine, partial(_ensure, engine, note))
+    executor = DockerExecutor(engine, partial(_ensure, engine, note))
+    executor.try_options()
+    return executor
 
 
 def chosen_executor(backends: Sequence[tuple[Backend, str]], progress: Progress, note: Progress) -> Executor:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +35,9 @@ PYTHON = Path("/opt/venv/bin/python")
 OPTIONS_VARIABLE = "HARNESS_DOCKER_OPTIONS"
 """More options for `docker run`, after ours; of two that contradict each other the later counts. Stored, and hashed: they may
 change what is measured."""
+
+_NO_IMAGE = "backend-harness-has-no-image"
+"""Where one must be named."""
 
 _CLIENT_VARIABLES = ("PATH", "HOME", "DOCKER_CONFIG", "DOCKER_API_VERSION", "XDG_RUNTIME_DIR")
 """All that the client inherits. The worker inherits nothing: its variables are options of the argv."""
@@ -58,6 +63,29 @@ class DockerExecutor:
         self._images: dict[tuple[str, str], images.Image] = {}
         self._device_options: dict[str, list[str]] = {}
         self._ended: dict[str, ContainerFacts | None] = {}  # by launch: as inspected before the container was removed
+
+    def try_options(self) -> None:
+        """Have a container made with the user's options, and never started. Raises HarnessError in Docker's words.
+
+        Where no image is there yet, the client alone reads them; what the engine refuses then shows when a launch is started.
+        """
+        if not self._options:
+            return
+        launch_id = f"options-{os.getpid()}"
+        image = next((found.id for found in self._engine.images(images.BACKEND_LABEL)), _NO_IMAGE)
+        argv = [
+            *(CLIENT, "create", "--pull", "never", "--name", containers.name_of(launch_id)),
+            *containers.labels_of(launch_id, self._host),
+            *isolation.hardening(self._limits, self._user),
+            *(*self._options, image),
+        ]
+        done = subprocess.run(argv, env=self._client_environment(), capture_output=True, text=True, check=False)
+        self._engine.remove(containers.name_of(launch_id))
+        if done.returncode and _NO_IMAGE not in done.stderr:
+            raise HarnessError(
+                f"{OPTIONS_VARIABLE} is {shlex.join(self._options)!r}, which Docker refuses: {_first_words(done.stderr)}; mend or "
+                "unset it (docs/docker.md tells what it is for)"
+            )
 
     def provide(self, backend: Backend, progress: Progress, device: str = "cpu") -> Provided:
         """Make the backend's image for a kind of device, or find it made. Raises HarnessError."""
@@ -87,7 +115,11 @@ class DockerExecutor:
         ]
 
     def environment(self, launch: LaunchSpec) -> dict[str, str]:  # noqa: ARG002 - the same for every launch here
-        """That of the client, which is led to the engine that we ask."""
+        """That of the client."""
+        return self._client_environment()
+
+    def _client_environment(self) -> dict[str, str]:
+        """Leads it to the engine that we ask."""
         inherited = {name: os.environ[name] for name in _CLIENT_VARIABLES if name in os.environ}
         return {"PATH": os.defpath, **inherited, "DOCKER_HOST": self._engine.host}
 
@@ -131,6 +163,7 @@ class DockerExecutor:
         # Where the engine is gone, so is what we could do; `containers.clean` does it later.
         with contextlib.suppress(HarnessError):
             self._engine.kill(containers.name_of(launch.launch_id))
+        with contextlib.suppress(HarnessError):  # apart: podman refuses to kill what has ended, with 500
             self._ended[launch.launch_id] = self._inspect(launch)
             self._engine.remove(containers.name_of(launch.launch_id))
         self._give(launch, User(os.getuid(), os.getgid()))
@@ -196,6 +229,16 @@ def _more_options() -> list[str]:
         raise HarnessError(
             f"{OPTIONS_VARIABLE} cannot be read as options ({error}): quote it as a shell would want it"
         ) from None
+
+
+def _first_words(stderr: str) -> str:
+    """Of what the client says, warnings and who says it left out."""
+    said = [line for line in stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+    return (
+        re.sub(r"^(docker: |Error response from daemon: |Error: )+", "", said[0]).rstrip(".")
+        if said
+        else "without a word"
+    )
 
 
 def _out_of_memory(container: ContainerFacts) -> Ending:

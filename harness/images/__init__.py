@@ -1,6 +1,6 @@
 """Images: one for each backend and device, from one Dockerfile, made by `ensure` and never used when they are stale."""
 
-from harness.images.building import ensure, find, obstacle
-from harness.images.spec import Image, Missing, Stale
+from harness.images.building import ensure, find, obstacle, replaced
+from harness.images.spec import BACKEND_LABEL, Image, Missing, Stale
 
-__all__ = ["Image", "Missing", "Stale", "ensure", "find", "obstacle"]
+__all__ = ["BACKEND_LABEL", "Image", "Missing", "Stale", "ensure", "find", "obstacle", "replaced"]

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import cache
-from harness.engine import Engine
+from harness.engine import Engine, ImageFacts
 from harness.executors.base import Progress
 from harness.images.base import Base, choose
 from harness.images.client import Client, Outcome, find_client
 from harness.images.context import build_arguments, lay_out
 from harness.images.spec import (
+    BACKEND_LABEL,
     LABEL,
     Image,
     ImageSpec,
@@ -37,11 +38,13 @@ from harness.model import Backend, HarnessError
 _SHOWN_LINES = 12
 """Of the build's output, in the error."""
 
+_PACKAGES = "packages"
+
 _STAGES = {
     "base": "the base's environment",
     "pip": "pip, for this build only",
     "stack": "installing the stack",
-    "packages": "installing Debian packages",
+    _PACKAGES: "installing Debian packages",
     "code": "compiling worker and plugin",
     "backend": "putting them together",
 }
@@ -80,6 +83,11 @@ def ensure(
     """
     builder = _Builder(engine, progress, note or progress, offline=offline, local_base=local_base)
     return [_ensured(spec_of(backend, device), engine, builder) for backend in backends]
+
+
+def replaced(engine: Engine) -> list[ImageFacts]:
+    """Images of ours that have lost their tag to a newer one. A run that began with one goes on with it."""
+    return [found for found in engine.images(BACKEND_LABEL) if not found.tags]
 
 
 def obstacle(engine: Engine, progress: Progress) -> str | None:
@@ -178,30 +186,30 @@ class _Builder:
             lay_out(context, spec, supplies)
             place_dockerfile(spec.dockerfile, context)
             command = build_command(context, spec, base, labels_for(spec, base, supplies))
-            return client.run(command, _Narrator(spec.backend, self._progress).hear)
+            return client.run(command, _Narrator(spec, self._progress).hear)
 
 
 class _Narrator:
     """Listens to BuildKit and tells progress."""
 
-    def __init__(self, backend: str, progress: Progress) -> None:
-        self._backend = backend
+    def __init__(self, spec: ImageSpec, progress: Progress) -> None:
+        self._backend = spec.backend
+        self._idle = set() if spec.system_packages else {_PACKAGES}
         self._progress = progress
         self._last = ""
 
     def hear(self, line: str) -> None:
-        told = _told(line)
+        told = self._told(line)
         if told and told != self._last:
             self._last = told
             self._progress(f"{self._backend}: {told}")
 
-
-def _told(line: str) -> str | None:
-    if match := _STEP.match(line):
-        return _STAGES.get(match[1])
-    if match := _INSTALLING.match(line):
-        return f"installing {len(match[1].split(','))} packages"
-    return "writing the image" if _EXPORTING.match(line) else None
+    def _told(self, line: str) -> str | None:
+        if match := _STEP.match(line):
+            return None if match[1] in self._idle else _STAGES.get(match[1])
+        if match := _INSTALLING.match(line):
+            return f"installing {len(match[1].split(','))} packages"
+        return "writing the image" if _EXPORTING.match(line) else None
 
 
 def _failure(outcome: Outcome) -> str:

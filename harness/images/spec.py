@@ -22,6 +22,9 @@ from harness.spelling import did_you_mean, listed
 LABEL = "org.backend-harness."
 """What the names of our labels begin with."""
 
+BACKEND_LABEL = f"{LABEL}backend"
+"""By which images of ours are found."""
+
 REPOSITORY = "backend-harness"
 
 DEVICES = ("cpu", "cuda")

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness import cache
+from harness import cache, cgroups
 from harness.checkpoints import Checkpoint
+from harness.inputs.audio import AudioMaker, noise
 from harness.inputs.lengths import row_lengths
-from harness.inputs.raw import RawTextMaker, draw_images
+from harness.inputs.raw import RawTextMaker, draw_audio, draw_images
 from harness.inputs.text import TextMaker
 from harness.model import Cell, HarnessError, digest
-from harness.support import image_size, model_refusal, takes_images
-from harness.tasks import GENERATION
+from harness.support import image_size, input_kind, model_refusal
+from harness.tasks import GENERATION, Kind
 from harness.worker.arrays import inputs_sha256
 
 GENERATOR = 2
@@ -30,6 +31,11 @@ Slot = Mapping[str, npt.NDArray[Any]]
 
 _IMAGE_SIDE = 224  # pixels, of models whose config names no size, as ResNet's
 _ATTEMPTS = 100  # at an input that no slot before it had
+_COPIES = 3  # of every slot while they are made: itself, its bytes to tell it from others, its part of the whole
+
+
+class TooLargeError(HarnessError):
+    """Inputs that memory does not hold."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,10 @@ def make_inputs(
 ) -> Inputs:
     """The inputs of a cell's workload, found in `root` (the cache's room unless given) or made now.
 
-    Raises HarnessError where the model has no such inputs (`harness.support` says so beforehand), or memory does not hold them.
+    Raises HarnessError where the model has no such inputs (`harness.support` says so beforehand), TooLargeError where memory does
+    not hold them.
     """
-    shape = (cell.batch_size, cell.sequence_length, cell.padding, cell.image_size)
+    shape = (cell.batch_size, cell.sequence_length, cell.padding, cell.image_size, cell.audio_seconds)
     kind = "raw" if cell.operation == "application" else "prompt" if cell.operation in GENERATION else "tensors"
     address = digest([cell.inputs.model_dump(), checkpoint.sha256, cell.task, *shape, kind])
     name = f"{cell.batch_size}x{cell.sequence_length}-{address[:32]}"
@@ -62,7 +69,7 @@ def make_inputs(
     try:
         entry = cache.keep((root or cache.room("inputs")) / name, fill, progress)
     except (MemoryError, OverflowError):  # the latter where it is more than any machine can count
-        raise HarnessError(
+        raise TooLargeError(
             f"{cell.inputs.slots} inputs of batch_size {cell.batch_size} and sequence_length {cell.sequence_length} do not fit "
             "into memory; ask for smaller ones"
         ) from None
@@ -81,8 +88,17 @@ def _slots(cell: Cell, checkpoint: Checkpoint) -> list[Slot]:
     slots: dict[bytes, Slot] = {}
     for index in range(cell.inputs.slots):
         slot = _another(draw, f"{cell.inputs.seed}/{index}", slots)
+        if not slots:
+            _check_memory(slot, cell.inputs.slots)
         slots[_content(slot)] = slot
     return list(slots.values())
+
+
+def _check_memory(slot: Slot, count: int) -> None:
+    """Raises MemoryError where so many do not fit: asked for piece by piece, the kernel grants memory that it does not have, and
+    ends the process that uses it."""
+    if _COPIES * count * sum(array.nbytes for array in slot.values()) > cgroups.memory_available_bytes():
+        raise MemoryError
 
 
 def _another(draw: Callable[[np.random.RandomState], Slot], seed: str, slots: Mapping[bytes, Slot]) -> Slot:
@@ -109,8 +125,16 @@ def _stacked(slots: Sequence[Slot]) -> dict[str, npt.NDArray[Any]]:
 
 def _drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomState], Slot]:
     """What draws one slot of the task's kind of inputs."""
-    if takes_images(checkpoint.config):
-        return _image_drawer(cell, checkpoint.config)
+    match input_kind(checkpoint.config):
+        case Kind.IMAGE:
+            return _image_drawer(cell, checkpoint.config)
+        case Kind.AUDIO:
+            return _audio_drawer(cell, checkpoint)
+        case _:
+            return _text_drawer(cell, checkpoint)
+
+
+def _text_drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomState], Slot]:
     lengths = row_lengths(cell, _random(f"{cell.inputs.seed}/lengths"))
     maker: type[TextMaker | RawTextMaker] = RawTextMaker if cell.operation == "application" else TextMaker
     text = maker(cell, checkpoint, shortest=min(lengths))
@@ -118,18 +142,19 @@ def _drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomSta
     return lambda random: text.slot(random, random.permutation(lengths).tolist())
 
 
+def _audio_drawer(cell: Cell, checkpoint: Checkpoint) -> Callable[[np.random.RandomState], Slot]:
+    if cell.operation == "application":
+        return lambda random: draw_audio(random, cell)
+    return AudioMaker(cell, checkpoint).slot
+
+
 def _image_drawer(cell: Cell, config: Mapping[str, Any]) -> Callable[[np.random.RandomState], Slot]:
     if cell.operation == "application":
         return lambda random: draw_images(random, cell.batch_size)
     shape = (cell.batch_size, config["num_channels"], *_image_size(cell, config))
-    return lambda random: _pixels(random, shape)
+    return lambda random: {"pixel_values": noise(random, shape)}  # as normalised images lie
 
 
 def _image_size(cell: Cell, config: Mapping[str, Any]) -> tuple[int, int]:
     side = cell.image_size or _IMAGE_SIDE
     return image_size(config) or (side, side)
-
-
-def _pixels(random: np.random.RandomState, shape: tuple[int, ...]) -> Slot:
-    """Evenly between -1 and 1, where normalised images lie."""
-    return {"pixel_values": (random.random_sample(shape) * 2 - 1).astype(np.float32)}

@@ -1,4 +1,5 @@
-"""Raw inputs, for what begins with a tokenizer or an image processor: texts as Unicode, images as bytes.
+"""Raw inputs, for what begins with a tokenizer, an image processor or a feature extractor: texts as Unicode, images as bytes,
+audio as waveforms.
 
 A text is a row of `harness.inputs.text` before it was encoded, cut where the row ends, so that encoding it fills the row again:
 an application works on the tokens that its forward pass alone is measured with. Cutting within a word can make other tokens of its
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.checkpoints import Checkpoint
+from harness.inputs.audio import noise, samples
 from harness.inputs.text import EncodedRows, Filled
 from harness.model import Cell, HarnessError
 
@@ -63,6 +65,11 @@ class RawTextMaker:
 def draw_images(random: np.random.RandomState, count: int) -> dict[str, npt.NDArray[np.uint8]]:
     """One slot of so many images, of (count, height, width, 3). Noise: what is done to an image depends on its size alone."""
     return {"images": random.randint(0, 256, (count, *_IMAGE_SHAPE)).astype(np.uint8)}
+
+
+def draw_audio(random: np.random.RandomState, cell: Cell) -> dict[str, npt.NDArray[np.float32]]:
+    """One slot, of (batch, samples) in full swing. Noise, for the same reason."""
+    return {"audio": noise(random, (cell.batch_size, samples(cell)))}
 
 
 def _cut(filled: Filled) -> str:

@@ -84,27 +84,48 @@ class TextMaker:
 
     def __init__(self, cell: Cell, checkpoint: Checkpoint, shortest: int) -> None:
         """`shortest`: tokens of the shortest row. Raises HarnessError where there can be no such rows."""
-        self._config = checkpoint.config
-        self._width = cell.sequence_length
         is_prompt = cell.operation in GENERATION
         self._layout = Layout(checkpoint, cell.sequence_length, is_prompt=is_prompt)
-        self._has_decoder_inputs = TASKS[cell.task].has_decoder_inputs and not is_prompt
-        has_tokenizer = (checkpoint.folder / "tokenizer.json").exists()
-        self._rows: _Rows = (
-            EncodedRows(checkpoint, cell.task, shortest) if has_tokenizer else _DrawnRows(checkpoint.config)
-        )
+        self._rows = _rows_of(checkpoint, cell.task, shortest)
+        is_continued = TASKS[cell.task].has_decoder_inputs and not is_prompt
+        self._decoder = DecoderRows(self._rows, checkpoint.config, cell.sequence_length) if is_continued else None
 
     def slot(self, random: np.random.RandomState, lengths: Sequence[int]) -> dict[str, Ids]:
         """One slot, whose rows have so many tokens. Raises HarnessError."""
         inputs = self._layout.inputs([self._rows.row(random, int(length)) for length in lengths])
-        if self._has_decoder_inputs:
-            inputs["decoder_input_ids"] = np.stack([self._decoder_row(random) for _ in lengths])
+        if self._decoder is not None:
+            inputs["decoder_input_ids"] = self._decoder.draw(random, len(lengths))
         return inputs
 
-    def _decoder_row(self, random: np.random.RandomState) -> Ids:
-        """What stands before the tokens of a text when its decoder is to say them: never padded, as decoders look back only."""
+
+class DecoderRows:
+    """What stands before the tokens of texts when a decoder is to say them: never padded, as decoders look back only."""
+
+    def __init__(self, rows: _Rows, config: Mapping[str, Any], width: int) -> None:
+        """`width`: tokens of a row. Raises HarnessError where the config does not tell how a decoder begins."""
+        self._rows = rows
+        self._start = _start_id(config)
+        self._width = width
+
+    @classmethod
+    def of(cls, cell: Cell, checkpoint: Checkpoint) -> DecoderRows:
+        """Those of a cell whose encoder is given no text. Raises HarnessError."""
+        rows = _rows_of(checkpoint, cell.task, cell.sequence_length)
+        return cls(rows, checkpoint.config, cell.sequence_length)
+
+    def draw(self, random: np.random.RandomState, count: int) -> Ids:
+        """So many rows: (count, width)."""
+        return np.stack([self._row(random) for _ in range(count)])
+
+    def _row(self, random: np.random.RandomState) -> Ids:
         spoken = self._rows.row(random, self._width).ids
-        return np.concatenate([[_start_id(self._config)], spoken[:-1]]).astype(np.int64)
+        return np.concatenate([[self._start], spoken[:-1]]).astype(np.int64)
+
+
+def _rows_of(checkpoint: Checkpoint, task: str, shortest: int) -> _Rows:
+    """By the checkpoint's tokenizer, where it has one. `shortest`: tokens of the shortest row. Raises HarnessError."""
+    has_tokenizer = (checkpoint.folder / "tokenizer.json").exists()
+    return EncodedRows(checkpoint, task, shortest) if has_tokenizer else _DrawnRows(checkpoint.config)
 
 
 # --- what the checkpoint says ---------------------------------------------------------------------------------------

@@ -141,13 +141,14 @@ def _measurements(result: Result, raw: Sequence[RawLaunch] | None) -> Measuremen
     if raw is None:
         return _summarised(result)
     stamps = stamps_s(raw) if result.config.operation == "generate" else []
+    whole = [] if result.config.stop_at_eos else stamps  # there the first token alone is stamped
     return Measurements(
         e2e_latency=latencies_s(raw),
         time_to_first_token=[call[0] for call in stamps] or None,
         inter_token_latency=[(call[-1] - call[0]) / (len(call) - 1) for call in stamps if len(call) > 1] or None,
         shape_and_decoded_outputs=None,
         gpu_metrics=[found for launch in raw if (found := _gpu_metrics(launch))] or None,
-        timestamps=[[call] * result.config.batch_size for call in stamps] or None,  # rows get their tokens together
+        timestamps=[[call] * result.config.batch_size for call in whole] or None,  # rows get their tokens together
     )
 
 

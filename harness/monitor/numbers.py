@@ -35,7 +35,8 @@ def add_monitoring(
     energy, reasons = _answers(_ENERGY, watched, reason)
     if watched:
         values, why_not = _answers(_MONITORING, watched, reason)
-        energy["monitoring"] = Monitoring(**values, reasons=why_not)
+        missed = {"launches": reason} if len(watched) < sum(bool(record.rounds) for record in launches) else {}
+        energy["monitoring"] = Monitoring(**values, launches=len(watched), reasons={**why_not, **missed})
     else:
         reasons["monitoring"] = reason
     return numbers.model_copy(update={**energy, "reasons": {**numbers.reasons, **reasons}})
@@ -46,7 +47,9 @@ def _watched(launches: Sequence[LaunchRecord], block_folder: Callable[[str], Pat
     watched, reason = [], "there was no launch"
     for record in launches:
         try:
-            watched.append(WatchedLaunch.read(record, block_folder(record.block_id)))
+            launch = WatchedLaunch.read(record, block_folder(record.block_id))
+            launch.check_whole()
+            watched.append(launch)
         except NotSeenError as error:
             reason = str(error)
     return watched, reason

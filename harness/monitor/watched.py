@@ -47,7 +47,14 @@ class WatchedLaunch:
         rounds = [(each, span) for each, span in found if span]
         if not rounds:
             raise NotSeenError("the monitor saw no round of this cell")
+
         return cls(record, seen, [pair for pair in rounds if not pair[0].disturbed] or rounds)
+
+    def check_whole(self) -> None:
+        """Raises NotSeenError where not all its rounds were watched: those that were stand for themselves alone."""
+        seen = [bool(self.log.span(log.round_name(self.record.launch_id, each.index))) for each in self.record.rounds]
+        if not all(seen):
+            raise NotSeenError(f"the monitor saw {sum(seen)} of the {len(seen)} rounds of a launch")
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -117,7 +124,7 @@ class WatchedLaunch:
         if beyond_idle_j <= 0:
             raise NotSeenError(f"no more was drawn than by the idle device ({idle_power_w:.1f} W)")
         per_call = beyond_idle_j / sum(each.settle_calls + each.calls for each, _ in self.rounds)
-        items = next(iter(self.record.items.values()), None)
+        items = next(iter(self.record.items_per_call.values()), None)
         return Energy(per_call, per_call / items if items else None, idle_power_w, source)
 
     def _meters(self) -> Mapping[str, Joules]:

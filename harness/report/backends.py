@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from harness.inventory import BackendEntry, ImageEntry, Pin, StackEntry, stacks_of
-from harness.model import Option
+from harness.model import Backend, Option
 from harness.plugins import Broken, Provenance
 from harness.report.layout import Row, paragraph, plain, table, to_string
 from harness.spelling import listed
@@ -70,10 +70,13 @@ def backend_row(entry: BackendEntry) -> dict[str, Any]:
         "image": {"state": entry.image.state, "tag": entry.image.tag, "reason": entry.image.reason},
         "tasks": list(entry.backend.tasks),
         "operations": list(entry.backend.operations),
+        "model_types": list(entry.backend.model_types) or None,
+        "runs_encoder_decoders": entry.backend.runs_encoder_decoders,
         "dtypes": {device: list(dtypes) for device, dtypes in entry.backend.dtypes.items()},
         "options": [_option_row(option) for option in entry.backend.options],
         "expects": dict(entry.backend.expects),
         "system_packages": list(entry.backend.system_packages),
+        "dockerfile": entry.backend.dockerfile,
     }
 
 
@@ -157,11 +160,18 @@ def _facts(entry: BackendEntry) -> Iterator[tuple[str, str]]:
     yield "image", _image_words(entry.image)
     yield "main versions", "unknown" if entry.stack.problem else _pins_words(entry.stack.main_pins)
     yield "system packages", ", ".join(entry.backend.system_packages) or "none"
+    yield "Dockerfile", plain(entry.backend.dockerfile or "the shared one")
     yield "tasks", listed(entry.backend.tasks)
     yield "operations", listed(entry.backend.operations)
+    yield "model types", _model_types(entry.backend)
     for device, dtypes in entry.backend.dtypes.items():
         yield f"dtypes on {device}", listed(dtypes)
     yield "expects", _expectations(entry.backend.expects)
+
+
+def _model_types(backend: Backend) -> str:
+    named = listed(backend.model_types) if backend.model_types else "any"
+    return named if backend.runs_encoder_decoders else f"{named}, no encoder-decoders"
 
 
 def _image_words(image: ImageEntry) -> str:

@@ -63,6 +63,9 @@ COLUMNS: Mapping[str, str] = {
     **_from("measurements", "kv_cache_bytes", "tokens_equal", "first_token_difference"),
     **_from("measurements", "accuracy_metric", "accuracy_value"),
     **_from("config", "do_sample", "num_beams"),
+    "audio_seconds": "config.audio_seconds",
+    "stop_at_eos": "config.stop_at_eos",
+    "produced_tokens": "measurements.produced_tokens",
 }
 """Column -> where a result has it. The order is part of the format: new columns come at the end."""
 

@@ -25,7 +25,7 @@ _TOLD = (
 )
 """What the table shows of each result."""
 
-_TELLING_APART = ("task", "operation", "new_tokens", "dtype", "device", "throughput_unit")
+_TELLING_APART = ("task", "operation", "new_tokens", "stop_at_eos", "dtype", "device", "throughput_unit")
 """And this where results differ in it: a token's latency is no prompt's."""
 
 

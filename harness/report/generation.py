@@ -25,7 +25,9 @@ def call(cell: Cell) -> str:
 
 def asked(cell: Cell) -> list[str]:
     """Of a workload's facts, as `32 new tokens`, `4 beams`, `sampling`."""
-    new_tokens = [] if cell.new_tokens is None else [f"{cell.new_tokens} new token{'s' if cell.new_tokens > 1 else ''}"]
+    at_most = "at most " if cell.stop_at_eos else ""
+    tokens = "new tokens" if (cell.new_tokens or 0) > 1 else "new token"
+    new_tokens = [] if cell.new_tokens is None else [f"{at_most}{cell.new_tokens} {tokens}"]
     beams = [f"{cell.num_beams} beams"] if cell.num_beams > 1 else []
     return [*new_tokens, *beams, *(["sampling"] if cell.do_sample else [])]
 
@@ -34,8 +36,14 @@ def remark(result: Result) -> str:
     """The line below a row's numbers, as `first token 210ms · 31.2ms between tokens · tokens equal`; empty where there is none."""
     if result.config.operation not in GENERATION:
         return ""
-    parts = (tell(result.measurements) for tell in _TELLERS[result.config.operation])
-    return " · ".join(filter(None, parts))
+    parts = [tell(result.measurements) for tell in _TELLERS[result.config.operation]]
+    produced = _produced(result.measurements) if result.config.stop_at_eos else ""
+    return " · ".join(filter(None, [produced, *parts]))
+
+
+def _produced(numbers: Measurements) -> str:
+    """Where texts may end early: otherwise it is known."""
+    return "" if numbers.produced_tokens is None else f"{numbers.produced_tokens:.4g} tokens made a call"
 
 
 def _first_token(numbers: Measurements) -> str:

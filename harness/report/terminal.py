@@ -133,12 +133,22 @@ def _facts(cell: Cell) -> str:
 
 
 def _shape(cell: Cell) -> str:
-    """Of one input: a sequence length means nothing where the task or the axes tell that it is an image."""
+    """Of one input, as far as task and axes tell what it is: a sequence length means nothing to images."""
     if cell.image_size:
         return f"images {cell.image_size} x {cell.image_size}"
-    if cell.task in TASKS and TASKS[cell.task].inputs is Kind.IMAGE:
+    kind = TASKS[cell.task].inputs if cell.task in TASKS else Kind.ANY
+    if kind is Kind.IMAGE:
         return ""
+    if kind is Kind.AUDIO or cell.audio_seconds:
+        return _audio(cell)
     return f"sequence {cell.sequence_length}" + ("" if cell.padding == "none" else f" · padding {cell.padding}")
+
+
+def _audio(cell: Cell) -> str:
+    """Its length, and that of what a decoder is given, where they were asked for: nothing here tells whether there is one."""
+    length = f"audio {cell.audio_seconds} s" if cell.audio_seconds else ""
+    is_asked = cell.sequence_length != Cell.model_fields["sequence_length"].default
+    return " · ".join(filter(None, [length, f"decoder sequence {cell.sequence_length}" if is_asked else ""]))
 
 
 def _details(results: Sequence[Result], width: int, is_ambiguous: bool) -> list[Text]:
@@ -335,6 +345,9 @@ _COLUMNS: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ("parity_max_abs", units.difference),
 )
 
+_OF_RANKED = ("ratio_to_baseline", "break_even")
+"""Columns that say who is ahead: of what is not ranked nobody can."""
+
 
 def _heading(results: Sequence[Result]) -> Iterator[Row]:
     """None where no row has numbers."""
@@ -374,17 +387,19 @@ def _unranked_rows(unranked: Sequence[Result], notes: _Notes) -> Iterator[Row]:
     for result in unranked:
         label, style = plain(result.config.label), "dim" if result.status.is_fine else "yellow"
         if _is_timed(result):
-            yield Row(label, (*_numbers(result, notes), _broken(result.status)), style=style)
+            yield Row(label, (*_numbers(result, notes, but=_OF_RANKED), _broken(result.status)), style=style)
             yield from _generated(result)
             label = ""
         yield Row(label, remark=_ending(result), style=style)
 
 
-def _numbers(result: Result, notes: _Notes) -> Iterator[str]:
+def _numbers(result: Result, notes: _Notes, but: Sequence[str] = ()) -> Iterator[str]:
     for field, show in _COLUMNS:
         value = getattr(result.measurements, field)
         reason = result.measurements.reasons.get(field)
-        if value is not None:
+        if field in but:
+            yield NOTHING
+        elif value is not None:
             yield show(value)
         else:
             yield NOTHING + (notes.mark(reason) if reason else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 _BYTES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
-_SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+_SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def duration(seconds: float, digits: int = 3) -> str:

@@ -1,15 +1,17 @@
 """What a backend's runner implements, and what it may raise: the plugin boundary inside the container.
 
-A runner needs no base class; matching the `Runner` protocol is enough. It is constructed after its module was imported, so
-import the framework at module level: that time is `import`, not `load`. Its constructor is given nothing, or `job` where it has a
-parameter of that name: only to decide what has to be imported or started, for nothing may be loaded yet. Depends on numpy alone.
+A runner needs no base class, though `harness.worker.bases` has some: matching the `Runner` protocol is enough. It is constructed
+after its module was imported, so import the framework at module level: that time is `import`, not `load`. Its constructor is given
+nothing, or `job` where it has a parameter of that name: only to decide what has to be imported or started, for nothing may be
+loaded yet. Depends on numpy alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
@@ -33,7 +35,9 @@ __all__ = [
     "Stopwatch",
     "Transferring",
     "Unsupported",
+    "cpu_counters",
     "describe_build",
+    "versions_of",
 ]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -110,6 +114,17 @@ def describe_build(unknown: str, **known: str | None) -> dict[str, Any]:
     return {**build, "reasons": {name: unknown for name, value in build.items() if value is None}}
 
 
+def versions_of(distributions: Iterable[str]) -> dict[str, str]:
+    """As `Facts.versions` has them: of those that can change a number."""
+    return {name: version(name) for name in distributions}
+
+
+def cpu_counters(unknown: str, **known: int | str) -> Counters:
+    """Counters of a runner on a CPU, which has no context. `unknown` says why those of `RUNNERS_COUNTERS` are not known that are
+    not given."""
+    return {**dict.fromkeys(RUNNERS_COUNTERS, unknown), "device_context_bytes": "a CPU has no context", **known}
+
+
 @runtime_checkable
 class Operation(Protocol):
     """One thing to time, of `harness.tasks.OPERATIONS`; "application" is the worker's own, around the runner's forward.
@@ -126,10 +141,13 @@ class Operation(Protocol):
                it was chosen from}. Items: {"tokens": batch, "samples": batch}.
     generate   The library's own generate(), to exactly `job.new_tokens` tokens, counted in every call: end-of-sequence never
                shortens, and no other means to that end may change tokens. Sampling draws by the model's own probabilities.
+               Where `job.eos_token_ids` names tokens, each of them ends its row, `job.new_tokens` is the limit, every call makes
+               as many tokens as the slot's first one did (`harness.worker.endings.CountedCalls`), and rows are filled up with
+               the first of those tokens. The worker counts what was produced by `tokens`, so that `items` stay the limit's.
                Outputs: {"tokens": (batch, new tokens) int64}, with beams {"sequences_scores": (batch,)} too; where it samples,
                those of a greedy call made for it, as nothing can be held against a drawn sequence. Items: {"tokens": batch x
-               new tokens, "samples": batch}, beams not counted. Marks: `FIRST_TOKEN`, then `TOKEN` each; a backend whose generate
-               is one program makes none.
+               new tokens, "samples": batch}, beams not counted. Marks: `FIRST_TOKEN`, then `TOKEN` each (where rows may end
+               `FIRST_TOKEN` alone); a backend whose generate is one program makes none.
 
     Prompts of the last three are `input_ids` and `attention_mask`, (batch, sequence_length) each; where there is padding, it is on
     the left for a decoder, and where its tokenizer has it for an encoder-decoder. Positions follow from the mask: its cumulative

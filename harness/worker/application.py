@@ -1,10 +1,10 @@
-"""Application latency: from raw text or images to Python objects, around any runner's forward operation.
+"""Application latency: from raw text, images or audio to Python objects, around any runner's forward operation.
 
-One call is what a program does with one batch: the tokenizer (or image processor) that the checkpoint brings, its arrays put in
-place on the device, the model, and what its outputs mean (`harness.worker.postprocess`, where copying them to the host belongs
-too). The runner is asked for a forward operation that takes arrays (`harness.worker.api.Transferring`) and for nothing else, so
-the parts around the model are the same work for all backends. Marks are `harness.tasks.APPLICATION_PARTS`, each made when the
-part is over.
+One call is what a program does with one batch: the tokenizer, image processor or feature extractor that the checkpoint brings, its
+arrays put in place on the device, the model, and what its outputs mean (`harness.worker.postprocess`, where copying them to the
+host belongs too). The runner is asked for a forward operation that takes arrays (`harness.worker.api.Transferring`) and for nothing
+else, so the parts around the model are the same work for all backends. Marks are `harness.tasks.APPLICATION_PARTS`, each made
+when the part is over.
 
 Tokenizers compute in as many threads as the job has. Where the runner has imported no torch, Transformers is kept from importing it
 for its tokenizers' sake: nobody who runs ONNX Runtime alone has it in the process.
@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from harness.tasks import APPLICATION_PARTS, TASKS, Kind
+from harness.tasks import APPLICATION_PARTS, AUDIO_HZ, TASKS, Kind
 from harness.worker.api import (
     Arrays,
     Counters,
@@ -46,7 +46,8 @@ from harness.worker.postprocess import POSTPROCESS, Batch, Meaning
 TOKENIZED, TRANSFERRED, MODELLED, POSTPROCESSED = APPLICATION_PARTS
 
 Raw = Mapping[str, list[Any]]
-"""One call's inputs, one for each row: {"text": [...]}, of pairs {"text", "text_pair"}, or {"images"}, each (height, width, 3)."""
+"""One call's inputs, one for each row: {"text": [...]}, of pairs {"text", "text_pair"}; {"images"}, each (height, width, 3); or
+{"audio"}, each (samples,)."""
 
 Read = Callable[[Raw], Batch]
 """From raw inputs to what the model is given."""
@@ -116,7 +117,7 @@ class ApplicationRunner:
         """Imports what reads raw inputs. Raises Unsupported where the stack cannot."""
         config = json.loads((Path(job.checkpoint) / "config.json").read_bytes())
         self._runner = runner
-        self._front = _images_front(job) if "num_channels" in config else _text_front(job, config)
+        self._front = _front(job, config)
         self._labels = {int(index): name for index, name in (config.get("id2label") or {}).items()}
         self._task = job.task
 
@@ -177,7 +178,7 @@ class ApplicationRunner:
         self._runner.close()
 
     def _finish(self, outputs: Arrays, batch: Batch) -> list[Any]:
-        meaning = Meaning(self._labels, self._reader.text_of, self._reader.mask_id)
+        meaning = Meaning(self._labels, self._reader.text_of, self._reader.mask_id, self._reader.spell)
         return POSTPROCESS[self._task](outputs, batch, meaning)
 
 
@@ -195,20 +196,28 @@ def _rows(array: npt.NDArray[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A tokenizer or image processor, loaded."""
+    """A tokenizer, image processor or feature extractor, loaded."""
 
     name: str  # its class
     read: Read
     text_of: Callable[[int], str] = str
     mask_id: int | None = None
+    spell: Callable[[Sequence[int]], str] = str
 
 
 @dataclass(frozen=True)
 class _Front:
-    """A tokenizer or image processor, imported."""
+    """A tokenizer, image processor or feature extractor, imported."""
 
     stage: str  # what loading it is called
     load: Callable[[], _Reader]
+
+
+def _front(job: Job, config: Mapping[str, Any]) -> _Front:
+    """By the keys that tell what a model takes, as `harness.support` knows them on the host."""
+    if "num_channels" in config:
+        return _images_front(job)
+    return _audio_front(job) if "conv_dim" in config else _text_front(job, config)
 
 
 def _images_front(job: Job) -> _Front:
@@ -219,6 +228,22 @@ def _images_front(job: Job) -> _Front:
         return _Reader(type(processor).__name__, lambda raw: _pixels(processor, raw))
 
     return _Front("image_processor", load)
+
+
+def _audio_front(job: Job) -> _Front:
+    loader = _imported("AutoFeatureExtractor")
+    tokenizers = _imported("AutoTokenizer") if TASKS[job.task].inputs is Kind.AUDIO else None
+
+    def load() -> _Reader:
+        extractor = _from_checkpoint(loader, job)
+        if extractor.sampling_rate != AUDIO_HZ:
+            raise Unsupported(
+                f"application latency: the checkpoint reads {extractor.sampling_rate} Hz, audio here has {AUDIO_HZ}"
+            )
+        spell = _from_checkpoint(tokenizers, job).decode if tokenizers else str
+        return _Reader(type(extractor).__name__, lambda raw: _waveforms(extractor, raw), spell=spell)
+
+    return _Front("feature_extractor", load)
 
 
 def _text_front(job: Job, config: Mapping[str, Any]) -> _Front:
@@ -236,6 +261,10 @@ def _text_front(job: Job, config: Mapping[str, Any]) -> _Front:
 
 def _pixels(processor: Any, raw: Raw) -> Batch:
     return Batch({"pixel_values": processor(images=raw["images"], return_tensors="np")["pixel_values"]})
+
+
+def _waveforms(extractor: Any, raw: Raw) -> Batch:
+    return Batch({"input_values": extractor(raw["audio"], sampling_rate=AUDIO_HZ, return_tensors="np")["input_values"]})
 
 
 class _TextReader:

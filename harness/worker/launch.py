@@ -38,6 +38,7 @@ from harness.worker.arrays import inputs_sha256, read_inputs, slots_of, write_np
 from harness.worker.checks import facts_as_json
 from harness.worker.coldstart import ColdStart, cold_start, reasons_without_stages
 from harness.worker.decoding import decode_outputs
+from harness.worker.endings import produced
 from harness.worker.ledger import CompileLedger
 from harness.worker.marks import Stamped
 from harness.worker.memory import memory_pass
@@ -120,6 +121,7 @@ class Launch:
         self._announced: str | None = None
         self._imported: _Imported | None = None
         self._opened: _Opened | None = None
+        self._produced: list[int] | None = None
 
     def carry_out(self, command: Command) -> Event:
         """The command's answer. Raises ProtocolError for a command out of order, and whatever the runner raises."""
@@ -182,7 +184,14 @@ class Launch:
         started = cold_start(runner, job, slots, self._announce, self._clock)
         peak = peak_rss()
         ledger = CompileLedger(slots)
-        loop = TimingLoop(started.operation, len(slots), runner.compilations, self._clock, ledger.add)
+        loop = TimingLoop(
+            started.operation,
+            len(slots),
+            runner.compilations,
+            self._clock,
+            ledger.add,
+            whole_rotations=bool(job.eos_token_ids),
+        )
         affinity = Affinity(job.threads, lambda: loop.latency(PROBING_CALLS, PROBING_NS, PROBING_LIMIT_NS))
         self._opened = _Opened(
             job=job,
@@ -215,9 +224,21 @@ class Launch:
         folder = Path(opened.job.folder) / name
         folder.mkdir(exist_ok=True)
         outputs = decode_outputs if opened.job.operation == "decode" else _call_outputs
+        made = []
         for slot in range(opened.slots):
-            write_npz(folder / f"slot-{slot}.npz", outputs(opened.operation, slot))
-        return OutputsWritten(name, opened.slots)
+            arrays = outputs(opened.operation, slot)
+            write_npz(folder / f"slot-{slot}.npz", arrays)
+            if opened.job.eos_token_ids:
+                made.append(produced(arrays["tokens"], opened.job.eos_token_ids))
+        self._check_produced(made)
+        return OutputsWritten(name, opened.slots, made)
+
+    def _check_produced(self, made: list[int]) -> None:
+        """Rates are of the tokens counted before the rounds, so they have to be as many after them."""
+        before, self._produced = self._produced or made, made
+        for slot, (once, now) in enumerate(zip(before, made, strict=True)):
+            if once != now:
+                raise RuntimeError(f"slot {slot}: {now} tokens were made where there had been {once} before the rounds")
 
     def _accuracy(self, command: Accuracy, opened: _Opened) -> AccuracyWritten:
         self._announce("outputs")
@@ -265,10 +286,10 @@ class Launch:
         )
 
     def _latency_round(self, command: Round, opened: _Opened) -> _Calls:
-        return _timed_one_by_one(*opened.loop.latency_round(command))
+        return _timed_one_by_one(opened, *opened.loop.latency_round(command))
 
     def _marked_round(self, command: Round, opened: _Opened) -> _Calls:
-        return _timed_one_by_one(*opened.loop.marked_round(command))
+        return _timed_one_by_one(opened, *opened.loop.marked_round(command))
 
     def _throughput_round(self, command: Round, opened: _Opened) -> _Calls:
         settle_calls, stretch = opened.loop.throughput_round(command)
@@ -298,13 +319,15 @@ def _call_outputs(operation: Operation, slot: int) -> Arrays:
     return operation.outputs()
 
 
-def _timed_one_by_one(settle_calls: int, stretch: LatencyStretch, stamped: Stamped | None = None) -> _Calls:
+def _timed_one_by_one(
+    opened: _Opened, settle_calls: int, stretch: LatencyStretch, stamped: Stamped | None = None
+) -> _Calls:
     return _Calls(
         calls=len(stretch.total_ns),
         settle_calls=settle_calls,
         elapsed_ns=stretch.elapsed_ns,
         compiled=int(stretch.compiled.sum()),
-        stops=long_call(stretch.total_ns, stretch.compiled),
+        stops=long_call(stretch.total_ns, stretch.compiled, stretch.slot if opened.job.eos_token_ids else None),
         samples=stretch,
         stamped=stamped,
     )

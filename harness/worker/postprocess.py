@@ -2,12 +2,13 @@
 
 | task | object of a row |
 |---|---|
-| feature-extraction | the mean over the row's tokens (of images, over all places), of length 1, as a list of numbers |
+| feature-extraction | the mean over the row's tokens (of images and audio, over all places), of length 1, as a list of numbers |
 | text-classification, image-classification | {"label", "score"}: the likeliest class |
 | token-classification | the likeliest label of each token, padding left out |
 | fill-mask | the five likeliest tokens for the masked one: {"token", "score"} each |
 | question-answering | {"answer", "score"}: the likeliest span of the second text, of at most fifteen tokens |
 | text-generation | the text of the likeliest next token |
+| automatic-speech-recognition | the text that the likeliest tokens of all places make (greedy CTC) |
 
 Scores are probabilities. NumPy alone, so that every backend is followed by the same work.
 """
@@ -46,6 +47,9 @@ class Meaning:
     labels: Mapping[int, str]  # class -> name, as config.json has them; {} where it has none
     text_of: Callable[[int], str]  # of a token
     mask_id: int | None = None  # the token that stands for one to be filled in
+    spell: Callable[[Sequence[int]], str] = (
+        str  # what a token for each place of audio says: repeats and blanks taken out
+    )
 
     def label(self, index: int) -> str:
         """As Transformers calls a class without a name: `LABEL_1`."""
@@ -104,6 +108,12 @@ def next_tokens(outputs: Arrays, batch: Batch, meaning: Meaning) -> list[str]:
     return [meaning.text_of(int(token)) for token in _at(outputs["logits"], last).argmax(-1)]
 
 
+def transcripts(outputs: Arrays, batch: Batch, meaning: Meaning) -> list[str]:
+    """What is said in each row, by the likeliest token of each place."""
+    del batch
+    return [meaning.spell(row) for row in outputs["logits"].argmax(-1).tolist()]
+
+
 POSTPROCESS: Mapping[str, Postprocess] = {
     "feature-extraction": embeddings,
     "text-classification": classes,
@@ -112,6 +122,7 @@ POSTPROCESS: Mapping[str, Postprocess] = {
     "question-answering": answers,
     "text-generation": next_tokens,
     "image-classification": classes,
+    "automatic-speech-recognition": transcripts,
 }
 """By task: those that application latency can be measured of, as `harness.tasks.APPLICATION_TASKS` has them."""
 

@@ -130,12 +130,17 @@ def busy_ns(stat: Path, cpus: Set[int]) -> int | None:
     return sum(sum(ticks[:3]) + sum(ticks[5:8]) for ticks in found) * TICK_NS
 
 
-def long_call(total_ns: Integers, compiled: Integers) -> list[str]:
+def long_call(total_ns: Integers, compiled: Integers, slot: Integers | None = None) -> list[str]:
     """A sentence where a call took so much longer than the others that the process, or all it waits for, stood still.
 
-    The last resort, for what leaves no other trace: a frozen container, a paused machine. Not for calls that compiled.
+    The last resort, for what leaves no other trace: a frozen container, a paused machine. Not for calls that compiled. `slot`:
+    of each call, where those of one slot are compared with one another alone, as their texts end at other lengths.
     """
-    steady_ns = total_ns[compiled == 0]
+    parts = [np.ones(len(total_ns), bool)] if slot is None else [slot == each for each in np.unique(slot)]
+    return [stop for part in parts for stop in _long_one(total_ns[part & (compiled == 0)])]
+
+
+def _long_one(steady_ns: Integers) -> list[str]:
     if not len(steady_ns):
         return []
     longest, median = int(steady_ns.max()), float(np.median(steady_ns))

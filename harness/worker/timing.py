@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, pairwise, repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,8 @@ class TimingLoop:
     """Calls an operation and times it. Slots rotate from begin to begin and go on rotating from stretch to stretch.
 
     Where a begin allows only so many calls, what is recorded ends with one that is used up: a step of decode depends on how
-    many came before it, so every stretch has to have as many of each.
+    many came before it, so every stretch has to have as many of each. Where slots take differently long, as texts that end early
+    do, every stretch is of whole rotations, for the same reason.
     """
 
     def __init__(
@@ -72,18 +74,24 @@ class TimingLoop:
         compilations: Callable[[], int],
         clock: Clock = time.perf_counter_ns,
         on_stretch: Callable[[LatencyStretch | ThroughputStretch], None] = lambda _: None,
+        *,
+        whole_rotations: bool = False,
     ) -> None:
-        """`on_stretch` is told every stretch, settling or recorded, when its calls are over."""
+        """`on_stretch` is told every stretch, settling or recorded, when its calls are over.
+
+        `whole_rotations`: a rotation that was begun is ended, past any limit too.
+        """
         self._operation = operation
         self._next_slot: Callable[[], int] = cycle(range(slots)).__next__
         self._compilations = compilations
         self._clock = clock
         self._on_stretch = on_stretch
+        self._rotation = slots if whole_rotations else 1
 
     @property
-    def calls_per_begin(self) -> int:
-        """Calls that come and go together: of an operation without a state each by itself."""
-        return self._operation.calls_per_begin or 1
+    def calls_together(self) -> int:
+        """Calls that come and go together: those of a begin, or of a whole rotation; else each by itself."""
+        return self._rotation * (self._operation.calls_per_begin or 1)
 
     def latency_round(self, round_: Round) -> tuple[int, LatencyStretch]:
         """Unrecorded calls until settled, then recorded ones. Returns the number of the former, and the latter."""
@@ -104,7 +112,7 @@ class TimingLoop:
         """Unrecorded calls until settled, then as many back to back as fill the budget by their measure."""
         with _garbage_collector_off():
             settle_calls, last = self._settle_back_to_back(round_)
-            calls = _calls_to_fill(round_, last, self.calls_per_begin)
+            calls = whole_of(_calls_to_fill(round_, last, self.calls_together), self._rotation)
             return settle_calls, self._stretch(calls, last.elapsed_ns * calls // last.calls)
 
     def latency(self, calls: int, budget_ns: int = 0, limit_ns: int = sys.maxsize) -> LatencyStretch:
@@ -120,14 +128,16 @@ class TimingLoop:
     ) -> LatencyStretch:
         """`call`: in place of the operation's own. `whole`: end with a begin that is used up, within the limit."""
         clock, operation, read_compilations = self._clock, self._operation, self._compilations
-        begin, wait, calls_per_begin = operation.begin, operation.wait, self.calls_per_begin
+        begin, wait, calls_per_begin = operation.begin, operation.wait, operation.calls_per_begin or 1
         call = call or operation.call
         totals, returns, slots, compilations = (array("q") for _ in range(4))
         compilations_before = read_compilations()
         slot = calls_begun = elapsed_ns = 0
         first = clock()
-        while not totals or (
-            elapsed_ns < limit_ns and (len(totals) < calls or elapsed_ns < budget_ns or (whole and calls_begun))
+        while (
+            not totals
+            or len(totals) % self._rotation
+            or (elapsed_ns < limit_ns and (len(totals) < calls or elapsed_ns < budget_ns or (whole and calls_begun)))
         ):
             if not calls_begun:
                 slot, calls_begun = self._next_slot(), calls_per_begin
@@ -151,7 +161,7 @@ class TimingLoop:
 
     def _settle_back_to_back(self, round_: Round) -> tuple[int, ThroughputStretch]:
         """Stretches of doubling length until settled. Returns all calls made, and the last, longest stretch."""
-        calls, all_calls, all_ns, expected_ns = max(round_.settle_calls, 1), 0, 0, 0
+        calls, all_calls, all_ns, expected_ns = whole_of(max(round_.settle_calls, 1), self._rotation), 0, 0, 0
         while True:
             stretch = self._stretch(calls, expected_ns)
             all_calls, all_ns, expected_ns = all_calls + calls, all_ns + stretch.elapsed_ns, 2 * stretch.elapsed_ns
@@ -202,12 +212,17 @@ def clock_cost_ns(clock: Clock = time.perf_counter_ns) -> int:
     return int(statistics.median(later - earlier for earlier, later in pairwise(reads)))
 
 
-def _calls_to_fill(round_: Round, measured: ThroughputStretch, calls_per_begin: int) -> int:
+def whole_of(calls: Any, together: int) -> Any:
+    """So many calls, a number or an array of them, or as few more as come together."""
+    return -(-calls // together) * together
+
+
+def _calls_to_fill(round_: Round, measured: ThroughputStretch, calls_together: int) -> int:
     """Calls that fill the budget, by a stretch just measured: at least those asked for, at most what the limit allows."""
     elapsed_ns = max(measured.elapsed_ns, 1)
     wanted = max(round_.calls, -(-round_.budget_ns * measured.calls // elapsed_ns))
-    whole = -(-wanted // calls_per_begin) * calls_per_begin
-    return max(min(whole, round_.limit_ns * measured.calls // elapsed_ns), 1)
+    filling: int = whole_of(wanted, calls_together)
+    return max(min(filling, round_.limit_ns * measured.calls // elapsed_ns), 1)
 
 
 def _integers(values: array[int]) -> Integers:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from harness.protocol import WarmedUp, WarmUp
 from harness.worker.ledger import CompileLedger
 from harness.worker.probe import has_moved
 from harness.worker.surroundings import Surroundings
-from harness.worker.timing import Clock, Integers, LatencyStretch, TimingLoop
+from harness.worker.timing import Clock, Integers, LatencyStretch, TimingLoop, whole_of
 
 WINDOWS = 3
 MAX_DISCARDED = 10_000
@@ -33,11 +32,11 @@ class SettlingDetector:
     Each call is tried once as the last of the warm-up: what its windows hold does not change when more samples come.
     """
 
-    def __init__(self, window_calls: int, window_ns: int, tolerance: float, calls_per_begin: int = 1) -> None:
+    def __init__(self, window_calls: int, window_ns: int, tolerance: float, calls_together: int = 1) -> None:
         """A window is the fewest calls that are at least `window_calls` and take at least `window_ns`, and as many of each step
-        where `calls_per_begin` differ from one another: else windows would differ by what steps they happen to hold."""
+        where `calls_together` differ from one another: else windows would differ by what steps they happen to hold."""
         self._window_calls = max(window_calls, 1)
-        self._calls_per_begin = calls_per_begin
+        self._calls_together = calls_together
         self._window_ns = window_ns
         self._tolerance = tolerance
         self._start = 0
@@ -64,7 +63,7 @@ class SettlingDetector:
         time_before = np.concatenate(([0], np.cumsum(total_ns)))
         by_time = np.searchsorted(time_before, time_before[:-1] + self._window_ns, side="left")
         lengths = np.maximum(by_time - np.arange(calls), self._window_calls)
-        ends: Integers = np.arange(calls) + _whole(lengths, self._calls_per_begin)
+        ends: Integers = np.arange(calls) + whole_of(lengths, self._calls_together)
         return ends
 
     def _bounds(self, ends: Integers) -> list[int] | None:
@@ -86,11 +85,6 @@ class SettlingDetector:
         return max(medians) <= min(medians) * (1 + self._tolerance)
 
 
-def _whole(calls: Any, calls_per_begin: int) -> Any:
-    """So many calls, or as few more as make whole begins."""
-    return -(-calls // calls_per_begin) * calls_per_begin
-
-
 Watch = Callable[[Callable[[], LatencyStretch]], tuple[LatencyStretch, Surroundings]]
 """Makes the calls of a stretch, and tells what went on around them."""
 
@@ -103,9 +97,9 @@ def warm_up(
     clock: Clock = time.perf_counter_ns,
 ) -> WarmedUp:
     """Call until settled or until `limit_ns` is over, looking at the samples only when another window has gone by."""
-    settings = replace(settings, window_calls=_whole(settings.window_calls, loop.calls_per_begin))
+    settings = replace(settings, window_calls=whole_of(settings.window_calls, loop.calls_together))
     window = (settings.window_calls, settings.window_ns, settings.tolerance)
-    detector = SettlingDetector(*window, loop.calls_per_begin)
+    detector = SettlingDetector(*window, loop.calls_together)
     deadline_ns = clock() + settings.limit_ns
     series = _Series([], [])
     while True:

@@ -1,9 +1,9 @@
 """`python -I drive_runner.py FOLDER...`: leads a runner through a launch for each folder, inside its stack.
 
 Reads FOLDER/job.json and FOLDER/inputs.npz, which holds each input as (slots, batch, ...); writes FOLDER/report.json and
-FOLDER/slot-{i}.npz. What the worker would do is done here in its order, and told in full, so that tests can look at what the
-worker keeps to itself. Several folders share a process, to import the framework once, and one that exports, too: for tests that
-look at outputs and facts.
+FOLDER/slot-{i}.npz, or in the report what the runner raised. What the worker would do is done here in its order, and told in
+full, so that tests can look at what the worker keeps to itself. Several folders share a process, to import the framework once, and
+one that exports, too: for tests that look at outputs and facts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,10 @@ def main(folder: Path) -> None:
     inputs = dict(np.load(folder / "inputs.npz"))
     count = len(next(iter(inputs.values())))
     slots = [{name: array[slot] for name, array in inputs.items()} for slot in range(count)]
-    report = launch(job, slots, folder)
+    try:
+        report = launch(job, slots, folder)
+    except Exception as error:  # the others of this process go on
+        report = {"raised": "".join(traceback.format_exception(error))}
     (folder / "report.json").write_text(json.dumps(report))
 
 
@@ -99,18 +103,21 @@ def share_exporter() -> None:
     with contextlib.suppress(ImportError):
         from harness_onnxruntime import runner
 
-        exporter = functools.cache(runner.Exporter)
+        exporter = functools.cache(runner.Helper)
 
         class Shared:
             """Ends with this process."""
 
+            def __init__(self, *arguments: str) -> None:
+                self._arguments = arguments
+
             def ask(self, step: str, **arguments: Any) -> Any:
-                return exporter().ask(step, **arguments)
+                return exporter(*self._arguments).ask(step, **arguments)
 
             def close(self) -> None:
                 pass
 
-        runner.Exporter = Shared
+        runner.Helper = Shared
 
 
 if __name__ == "__main__":

@@ -1,23 +1,20 @@
-"""`python -I flax_facts.py FOLDER`: what the locked Transformers and jax say, and what the runner's proofs tell from each other.
-
-Writes FOLDER/facts.json.
-"""
+"""`python -I flax_facts.py OUT.json`: what the locked Transformers and jax say, and what the runner's proofs tell apart."""
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import transformers
+from harness_flax.architectures import CTC
 from harness_flax.compiling import CompileLog
 from harness_flax.facts import draws_random_numbers
 from harness_flax.repairs import REPAIRS
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from transformers import BertConfig, FlaxBertModel
 from transformers.models.auto import modeling_flax_auto as auto
-
-folder = Path(sys.argv[1])
 
 
 def log_of_two_equal_compilations() -> tuple[int, int]:
@@ -27,7 +24,7 @@ def log_of_two_equal_compilations() -> tuple[int, int]:
         jax.jit(lambda x: x * 3 + 1).trace(jnp.ones(7)).lower().compile()
         jax.clear_caches()
     log.close()
-    return log.compilations, log.cache_hits
+    return log.count, log.cache_hits
 
 
 def draws(train: bool) -> bool:
@@ -51,6 +48,7 @@ facts = {
     "text-generation": sorted(auto.FLAX_MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
     "text2text-generation": sorted(auto.FLAX_MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES),
     "image-classification": sorted(auto.FLAX_MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES),
+    "automatic-speech-recognition": sorted([*auto.FLAX_MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES, *CTC]),
     "names_arguments_of_clip": modules_that_name_arguments_of_clip(),
     "clip_repaired_for": next(repair.model_types for repair in REPAIRS if repair.name == "clip"),
     "draws_random_numbers": {"evaluation": draws(train=False), "training": draws(train=True)},
@@ -58,8 +56,8 @@ facts = {
 jax.config.update("jax_enable_compilation_cache", False)
 facts["hits_without_cache"] = log_of_two_equal_compilations()[1]
 jax.config.update("jax_enable_compilation_cache", True)
-jax.config.update("jax_compilation_cache_dir", str(folder / "cache"))
+jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 reset_cache()  # JAX asks only once whether it may use one
 facts["hits_with_cache"] = log_of_two_equal_compilations()[1]
-(folder / "facts.json").write_text(json.dumps(facts))
+Path(sys.argv[1]).write_text(json.dumps(facts))

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness import cache
 from harness.checkpoints import Checkpoint, identify, materialise
 from harness.checkpoints.files import read_config
 from harness.executors.base import LaunchSpec
 from harness.executors.venv import VenvExecutor
 from harness.inputs import make_inputs
-from harness.model import Backend, Cell, InputSpec, Padding
+from harness.model import Backend, Cell, InputSpec, Padding, digest
 from harness.protocol import Job
 from harness.stacks import Stacks
 from harness.worker.arrays import read_inputs
@@ -57,6 +58,7 @@ class Question:
     new_tokens: int | None = None
     do_sample: bool = False
     num_beams: int = 1
+    eos_token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Told:
     outputs: Outputs
     checkpoint_changed: bool
     cache: Path  # as the launch has left it
+    raised: str | None  # the traceback of what the runner raised
 
     def phase_ns(self, phase: str) -> list[tuple[str, int]]:
         """Stages of a phase, as (name, nanoseconds)."""
@@ -92,10 +95,11 @@ class Lab:
     _told: dict[Question, Told] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Told:
-        """Lead the backend's runner through a launch."""
-        if question not in self._told:
-            self._launch([question])
-        return self._told[question]
+        """Lead the backend's runner through a launch. Raises AssertionError with what the runner raised."""
+        self.ask_together([question])
+        told = self._told[question]
+        assert told.raised is None, told.raised
+        return told
 
     def ask_together(self, questions: Sequence[Question]) -> None:
         """Ask several questions of one backend in one process: quicker, and enough where only outputs and facts are looked at."""
@@ -108,14 +112,36 @@ class Lab:
         stacks = Stacks(self.executor, self.backends, _silent)
         return materialise(identify(source), stacks.make_checkpoint, _silent).folder
 
-    def plain_transformers(self, source: str, task: str, threads: int = 2, padding: Padding | None = None) -> Outputs:
-        """The outputs of a few lines of Transformers, in the pytorch stack."""
-        question = Question("eager", source, task, threads=threads, padding=padding)
-        return self._outputs_of(question, HERE / "plain_transformers.py", threads)
+    def plain_transformers(self, questions: Sequence[Question]) -> list[Outputs]:
+        """What a few lines of Transformers make of the inputs of each question, in one process of the pytorch stack."""
+        folders = [self._new_folder() for _ in questions]
+        arguments: list[object] = []
+        for question, folder in zip(questions, folders, strict=True):
+            checkpoint = self.checkpoint(question.source)
+            arguments += [checkpoint, question.task, self._inputs_of(question, checkpoint), folder, question.threads]
+        self.run("eager", HERE / "plain_transformers.py", *arguments)
+        return [_read_outputs(folder) for folder in folders]
 
-    def outputs_of(self, backend: str, script: Path, source: str, task: str, *more: object) -> Outputs:
-        """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER MORE...` writes, in the stack of a backend."""
-        return self._outputs_of(Question(backend, source, task), script, *more)
+    def outputs_of(self, backend: str, script: Path, source: str, task: str) -> Outputs:
+        """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER` writes, in the stack of a backend."""
+        out, checkpoint = self._new_folder(), self.checkpoint(source)
+        self.run(backend, script, checkpoint, task, self._inputs_of(Question(backend, source, task), checkpoint), out)
+        return _read_outputs(out)
+
+    def told_by(self, backend: str, script: Path) -> Any:
+        """What `SCRIPT OUT.json` writes in the stack of a backend. It is kept: of equal packages and code it is the same."""
+        provided = self.executor.provide(self.backends[backend], _silent)
+        text = script.read_text()
+        said_by = (
+            provided.stack_hash if "harness" in text else provided.facts["base"]
+        )  # our code, or the packages alone
+        place = cache.room("tests") / "told" / cache.safe_name(f"{script.stem} {digest([text, said_by])}")
+
+        def make(folder: Path) -> Mapping[str, Any]:
+            self.run(backend, script, folder / "told.json")
+            return {}
+
+        return json.loads((cache.keep(place, make, _silent).folder / "told.json").read_text())
 
     def plain_generations(self, questions: Sequence[Question], new_tokens: int, num_beams: int) -> list[Outputs]:
         """What a few lines of Transformers make of the inputs of each question, in one process of the pytorch stack."""
@@ -132,12 +158,6 @@ class Lab:
             arguments += [checkpoint, self._inputs_of(question, checkpoint), folder]
         self.run(backend, script, *settings, *arguments)
         return [_read_outputs(folder) for folder in folders]
-
-    def _outputs_of(self, question: Question, script: Path, *more: object) -> Outputs:
-        out, checkpoint = self._new_folder(), self.checkpoint(question.source)
-        inputs = self._inputs_of(question, checkpoint)
-        self.run(question.backend, script, checkpoint, question.task, inputs, out, *more)
-        return _read_outputs(out)
 
     def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
         """Run a script in the stack of a backend, in the environment that a worker would have."""
@@ -157,7 +177,9 @@ class Lab:
         for question, each, fingerprint in zip(questions, prepared, before, strict=True):
             report = json.loads((each.folder / "report.json").read_text())
             changed = _fingerprint(each.checkpoint) != fingerprint
-            self._told[question] = Told(report, _read_outputs(each.folder), changed, each.scratch / CACHE)
+            raised = report.get("raised")
+            outputs = [] if raised else _read_outputs(each.folder)
+            self._told[question] = Told(report, outputs, changed, each.scratch / CACHE, raised)
 
     def _prepare(self, question: Question) -> _Prepared:
         prepared = _Prepared(self._new_folder(), self._new_folder(), self.checkpoint(question.source))
@@ -219,6 +241,7 @@ def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
         new_tokens=question.new_tokens,
         do_sample=question.do_sample,
         num_beams=question.num_beams,
+        eos_token_ids=list(question.eos_token_ids),
         options=dict(question.options),
     )
 
@@ -264,6 +287,17 @@ def largest_difference(some: Outputs, others: Outputs) -> float:
     assert [_shapes(slot) for slot in some] == [_shapes(slot) for slot in others]
     pairs = zip(some, others, strict=True)
     return max(float(np.abs(slot[name] - other[name]).max()) for slot, other in pairs for name in slot)
+
+
+def third_token(outputs: Outputs) -> int:
+    """Of the first row: where it ends texts, that row ends early at least."""
+    return int(outputs[0]["tokens"][0, 2])
+
+
+def ended(outputs: Outputs, end: int) -> list[Any]:
+    """The tokens of all slots, where `end` ends texts: up to it, and it again until a row is full."""
+    tokens = np.stack([slot["tokens"] for slot in outputs])
+    return np.where(np.maximum.accumulate(tokens == end, axis=-1), end, tokens).tolist()
 
 
 def _shapes(slot: Mapping[str, npt.NDArray[Any]]) -> dict[str, Sequence[int]]:

@@ -1,4 +1,4 @@
-"""`python -I plain_transformers.py CHECKPOINT TASK INPUTS.npz FOLDER THREADS`: what a user's few lines give."""
+"""`python -I plain_transformers.py {CHECKPOINT TASK INPUTS.npz FOLDER THREADS}...`: what a user's few lines give."""
 
 import sys
 
@@ -6,9 +6,7 @@ import numpy as np
 import torch
 import transformers
 
-checkpoint, task, inputs_file, folder, threads = sys.argv[1:]
-torch.set_num_threads(int(threads))
-kind, names = {
+HEADS = {
     "feature-extraction": ("AutoModel", ["last_hidden_state"]),
     "text-classification": ("AutoModelForSequenceClassification", ["logits"]),
     "token-classification": ("AutoModelForTokenClassification", ["logits"]),
@@ -17,12 +15,16 @@ kind, names = {
     "text-generation": ("AutoModelForCausalLM", ["logits"]),
     "text2text-generation": ("AutoModelForSeq2SeqLM", ["logits"]),
     "image-classification": ("AutoModelForImageClassification", ["logits"]),
-}[task]
-if transformers.AutoConfig.from_pretrained(checkpoint).is_encoder_decoder and task == "feature-extraction":
-    kind = "AutoModelForTextEncoding"
-model = getattr(transformers, kind).from_pretrained(checkpoint, attn_implementation="eager").eval()
-inputs = dict(np.load(inputs_file))
-for slot in range(len(next(iter(inputs.values())))):
-    with torch.no_grad():
-        outputs = model(**{name: torch.from_numpy(array[slot]) for name, array in inputs.items()})
-    np.savez(f"{folder}/slot-{slot}.npz", **{name: outputs[name].numpy() for name in names})
+}
+
+for checkpoint, task, inputs_file, folder, threads in zip(*[iter(sys.argv[1:])] * 5, strict=True):
+    torch.set_num_threads(int(threads))
+    kind, names = HEADS[task]
+    if transformers.AutoConfig.from_pretrained(checkpoint).is_encoder_decoder and task == "feature-extraction":
+        kind = "AutoModelForTextEncoding"
+    model = getattr(transformers, kind).from_pretrained(checkpoint, attn_implementation="eager").eval()
+    inputs = dict(np.load(inputs_file))
+    for slot in range(len(next(iter(inputs.values())))):
+        with torch.no_grad():
+            outputs = model(**{name: torch.from_numpy(array[slot]) for name, array in inputs.items()})
+        np.savez(f"{folder}/slot-{slot}.npz", **{name: outputs[name].numpy() for name in names})

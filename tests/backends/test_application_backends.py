@@ -86,7 +86,7 @@ def run(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "protocol": SHORT,
     }
     (folder / "application.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False))
-    command = [HARNESS, "run", "application.yaml", "--executor", "venv"]
+    command = [HARNESS, "run", "application.yaml", "--executor", "venv", "--no-lease"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     export = [HARNESS, "export", "results", "--format", "jsonl"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +23,8 @@ FILLING = Question("flax", "random:bert", "feature-extraction", compile_cache="w
 WARM = dataclasses.replace(FILLING, cache_of=FILLING)
 ALL = (MINILM, GPT2, ROBERTA)  # in a process each: of what a process has, threads and frameworks are looked at
 BFLOAT16 = Question("flax", GPT2.source, GPT2.task, dtype="bfloat16")
+HEADLESS = Question("flax", MINILM.source, "text-generation")
+NO_CUDA = Question("flax", GPT2.source, GPT2.task, device="cuda")
 
 
 def eager(question: Question) -> Question:
@@ -44,18 +45,16 @@ def told(lab: Lab, asked: Question) -> Told:
 
 @pytest.fixture(scope="module")
 def judged(lab: Lab) -> Lab:
-    """The lab with eager asked everything in one process, and Flax what only its outputs are of interest of in another."""
+    """The lab with eager asked everything in one process, and Flax in another that of which outputs or a refusal are all."""
     lab.ask_together([eager(question) for question in (*ALL, *IMAGES, BFLOAT16)])
-    lab.ask_together([*IMAGES, BFLOAT16])
+    lab.ask_together([*IMAGES, BFLOAT16, HEADLESS, NO_CUDA])
     return lab
 
 
 @pytest.fixture(scope="module")
-def facts(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def facts(lab: Lab) -> Mapping[str, Any]:
     """What the locked Transformers and jax say."""
-    folder = tmp_path_factory.mktemp("facts")
-    lab.run("flax", HERE / "flax_facts.py", folder)
-    said: dict[str, Any] = json.loads((folder / "facts.json").read_text())
+    said: dict[str, Any] = lab.told_by("flax", HERE / "flax_facts.py")
     return said
 
 
@@ -79,16 +78,16 @@ def test_bfloat16_differs_from_float32_no_more_than_eagers_own(judged: Lab) -> N
     assert judged.ask(BFLOAT16).report["effective"]["dtype"] == "bfloat16"
 
 
-def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(lab: Lab) -> None:
+def test_weights_that_a_task_needs_and_the_checkpoint_lacks_are_not_made_up(judged: Lab) -> None:
     with pytest.raises(
         AssertionError, match="Unsupported: FlaxBertForCausalLM needs 5 weights that the checkpoint lacks"
     ):
-        lab.ask(Question("flax", MINILM.source, "text-generation"))
+        judged.ask(HEADLESS)
 
 
-def test_a_device_that_is_not_there_is_refused(lab: Lab) -> None:
+def test_a_device_that_is_not_there_is_refused(judged: Lab) -> None:
     with pytest.raises(AssertionError, match=r"Unsupported: device cuda: jaxlib .* finds none here"):
-        lab.ask(Question("flax", GPT2.source, GPT2.task, device="cuda"))
+        judged.ask(NO_CUDA)
 
 
 def test_what_was_asked_for_is_in_effect(asked: Question, told: Told) -> None:

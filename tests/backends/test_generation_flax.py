@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from launches import BATCH, SEQUENCE, SLOTS, Lab, Outputs, Question, Told
+from launches import BATCH, SEQUENCE, SLOTS, Lab, Outputs, Question, Told, ended, third_token
 
 pytestmark = pytest.mark.stacks
 
@@ -58,10 +58,16 @@ def stopping(lab: Lab, plain: Mapping[Question, Outputs], tmp_path_factory: pyte
 
 
 @pytest.fixture(scope="module")
-def generations(lab: Lab, stopping: Question) -> Lab:
+def generations(lab: Lab, plain: Mapping[Question, Outputs], stopping: Question) -> Lab:
     """The lab with everything asked, in one process."""
-    lab.ask_together([PREFILL, *DECODED, *GENERATED, SAMPLING, SEARCH, stopping])
+    lab.ask_together([PREFILL, *DECODED, *GENERATED, SAMPLING, SEARCH, stopping, *asked_to_stop(plain)])
     return lab
+
+
+def asked_to_stop(plain: Mapping[Question, Outputs]) -> tuple[Question, Question]:
+    """By one token, and by two, which Flax cannot."""
+    end = third_token(plain[DECODE])
+    return tuple(dataclasses.replace(GREEDY, eos_token_ids=ids) for ids in ((end,), (end, 0)))
 
 
 def column(outputs: Outputs, name: str) -> npt.NDArray[Any]:
@@ -124,6 +130,17 @@ def test_an_end_of_text_does_not_end_it(
     assert (
         tokens[:, 0].tolist() == endless[:, 0].tolist()
     )  # of the rows without padding, which stands on the right here
+
+
+def test_where_end_of_text_is_to_end_a_row_it_does_and_two_kinds_of_it_are_refused(
+    generations: Lab, plain: Mapping[Question, Outputs]
+) -> None:
+    by_one, by_two = asked_to_stop(plain)
+    told = generations.ask(by_one)
+    assert column(told.outputs, "tokens").tolist() == ended(plain[DECODE], third_token(plain[DECODE]))
+    assert told.report["marks"] == []
+    with pytest.raises(AssertionError, match="Flax's generate ends texts by one token"):
+        generations.ask(by_two)
 
 
 def test_a_step_makes_one_token_of_each_row_and_beams_do_not_count(generations: Lab) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from harness_onnxruntime.artefact import ENCODER_DECODER, MODEL
-from launches import BATCH, SEQUENCE, Lab, Outputs, Question, Told
+from launches import BATCH, SEQUENCE, Lab, Outputs, Question, Told, ended, third_token
 
 from harness.worker.decoding import KEPT_LOGITS
 
@@ -70,9 +70,15 @@ def asked(lab: Lab) -> Asked:
     lab.ask_together([*DECODE.values(), *OPTIMISED.values()])
     for decode in DECODE.values():
         _write_a_hostile_generation_config(lab.ask(decode).cache / "model")
-    lab.ask_together([*PREFILL.values(), *GENERATE.values(), SAMPLING, *BEAMS.values()])
+    lab.ask_together([*PREFILL.values(), *GENERATE.values(), SAMPLING, *BEAMS.values(), stopping(lab)])
     plain = lab.plain_generations(list(DECODE.values()), NEW_TOKENS, NUM_BEAMS)
     return Asked(lab, dict(zip(SOURCES, plain, strict=True)))
+
+
+def stopping(lab: Lab) -> Question:
+    """To end at what the first row's third token is."""
+    end = third_token(lab.ask(DECODE["random:gpt2"]).outputs)
+    return dataclasses.replace(GENERATE["random:gpt2"], eos_token_ids=(end,))
 
 
 def _write_a_hostile_generation_config(folder: Path) -> None:
@@ -144,6 +150,13 @@ def test_sampling_draws_from_the_whole_vocabulary_and_is_judged_by_greedy_tokens
     assert "do_sample" not in asked(GENERATE["random:gpt2"]).report["details"]["generation_config"]
     for mine, theirs in zip(asked(SAMPLING).outputs, asked.plain["random:gpt2"], strict=True):
         assert np.array_equal(mine["tokens"], theirs["tokens"])
+
+
+def test_where_end_of_text_is_to_end_a_row_it_does(asked: Asked) -> None:
+    question = stopping(asked.lab)
+    tokens = [slot["tokens"].tolist() for slot in asked(question).outputs]
+    assert tokens == ended(asked.plain["random:gpt2"], *question.eos_token_ids)
+    assert [name for name, _ in asked(question).report["marks"]] == ["first_token"]
 
 
 def test_slots_have_tokens_of_their_own(asked: Asked, source: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launches import BATCH, HERE, SEQUENCE, Lab, Outputs, Question, Told
+from launches import BATCH, HERE, SEQUENCE, Lab, Outputs, Question, Told, ended, third_token
 
 pytestmark = pytest.mark.stacks
 
@@ -211,6 +211,23 @@ def test_a_static_cache_has_room_for_every_token(asked: Asked) -> None:
     for operation, question in COMPILED.items():
         each = CACHE_BYTES[question.source] * BATCH
         assert kv_cache_bytes(asked(question)) == each * positions[operation]
+
+
+# --- end of text ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "question", [GENERATE[GPT2], COMPILED["generate"], BEAM_SEARCH], ids=["eager", "compile", "beams"]
+)
+def test_where_end_of_text_is_to_end_a_row_it_does(asked: Asked, question: Question) -> None:
+    endless = asked(question)
+    end = third_token(endless.outputs)
+    told = asked(dataclasses.replace(question, eos_token_ids=(end,)))
+    assert [name for name, _ in told.report["marks"]] == ["first_token"]
+    assert tokens(told.outputs) == ended(told.outputs, end)
+    if question is not BEAM_SEARCH:  # whose winners are others where one may end
+        assert tokens(told.outputs) == ended(endless.outputs, end)
+    assert told.report["items"] == endless.report["items"]
 
 
 # --- what a checkpoint says of generation ---------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from harness_pytorch.architectures import ENCODERS, WITHOUT_LINEAR, WITHOUT_SDPA
@@ -25,10 +24,11 @@ RESNET = ("random:resnet", FEATURES)
 EVERY = (BERT, GPT2, LLAMA, MISTRAL, T5, VIT)
 CASES = [
     *[("sdpa", *model) for model in EVERY],
-    *[("compile", *model) for model in (LLAMA, T5, VIT)],  # test_compile has others: compiling takes seconds
-    *[("onnxruntime", *model) for model in (*EVERY, RESNET)],
+    ("compile", *VIT),  # test_compile, test_generation_torch and test_task_parity have others: compiling takes seconds
+    *[("onnxruntime", *model) for model in (LLAMA, MISTRAL, RESNET)],  # so do test_onnxruntime and test_task_parity
     *[("eager_onnxruntime_stack", *model) for model in (*EVERY, RESNET)],
 ]
+PLAIN = (T5, VIT, RESNET)
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def test_a_backend_agrees_with_eager(models: Lab, backend: str, source: str, tas
     assert told.report["effective"].items() >= models.backends[backend].expects.items()
 
 
-@pytest.mark.parametrize(("source", "task"), [T5, VIT, RESNET])
-def test_eager_gives_what_plain_transformers_gives(models: Lab, source: str, task: str) -> None:
-    eager = models.ask(Question("eager", source, task))
-    assert largest_difference(eager.outputs, models.plain_transformers(source, task)) == 0
+def test_eager_gives_what_plain_transformers_gives(models: Lab) -> None:
+    questions = [Question("eager", *model) for model in PLAIN]
+    for question, plain in zip(questions, models.plain_transformers(questions), strict=True):
+        assert largest_difference(models.ask(question).outputs, plain) == 0
 
 
 def test_images_are_counted_and_not_tokens(models: Lab) -> None:
@@ -72,9 +72,8 @@ def test_the_control_runs_eager_with_the_other_transformers(models: Lab) -> None
     assert [name for name, _ in there["stages"]["load"]] == ["read", "to_device"]
 
 
-def test_the_lists_of_model_types_are_those_of_the_locked_transformers(lab: Lab, tmp_path: Path) -> None:
-    lab.run("eager", HERE / "transformers_models.py", tmp_path / "models.json")
-    models = json.loads((tmp_path / "models.json").read_text())
+def test_the_lists_of_model_types_are_those_of_the_locked_transformers(lab: Lab) -> None:
+    models = lab.told_by("eager", HERE / "transformers_models.py")
     assert set(models["without_sdpa"]) == WITHOUT_SDPA
     assert set(models["encoders"]) == ENCODERS
     assert set(models["conv1d"]) == WITHOUT_LINEAR

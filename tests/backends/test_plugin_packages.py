@@ -20,6 +20,8 @@ from plugin_sizes import SIZES_BEGIN, sizes_table
 
 from harness import plugins
 from harness.model import Backend, Cell, OptionValue
+from harness.spelling import listed
+from harness.store import ResultStore
 from harness.support import refusal
 from harness.testing import assert_conforms, check_backend, weighty_checkpoint
 
@@ -98,7 +100,7 @@ def test_a_plugin_runs_an_encoder_on_the_cpu_in_float32(named: Backend) -> None:
     assert reason(named, BERT, dtype="float16") == f"dtype float16: on cpu {named.name} runs float32"
 
 
-def test_a_plugin_says_in_its_own_words_what_it_cannot_run(named: Backend) -> None:
+def test_a_model_that_a_plugin_leaves_out_is_refused_with_its_name(named: Backend) -> None:
     assert f"{named.name}" in str(reason(named, BART)).lower()
 
 
@@ -109,7 +111,7 @@ def test_a_decoder_is_for_torchax_only(named: Backend) -> None:
 def test_bettertransformer_takes_the_encoders_that_have_a_fused_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "backends" / "bettertransformer")
     backend = plugins.load(("harness_bettertransformer.plugin",)).backends["bettertransformer"]
-    assert reason(backend, GPT2) == "model type gpt2: BetterTransformer has no fused layer for it"
+    assert reason(backend, GPT2) == f"model type gpt2: bettertransformer runs {listed(backend.model_types)}"
     assert reason(backend, {}) is None
 
 
@@ -186,7 +188,7 @@ def test_in_the_quick_matrix_plugins_are_ok_and_computed_their_own_answer(rows: 
 
 @pytest.mark.stacks
 def test_what_is_in_effect_is_read_back(results: Path) -> None:
-    stored = [json.loads(line) for line in (results / "history.jsonl").read_text().splitlines()]
-    effective = {each["config"]["backend"]: each["metadata"]["effective"] for each in stored}
+    stored = ResultStore.existing(results).history()
+    effective = {each.config.backend: each.metadata.effective for each in stored}
     assert effective["openvino"].items() >= {"inference_precision": "f32", "performance_hint": "throughput"}.items()
     assert effective["bettertransformer"].items() >= {"transformed": True, "fused_layer_called": True}.items()

@@ -138,7 +138,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, dict[s
     """What the command printed, and exported rows by dtype: MiniLM, three launches."""
     folder = tmp_path_factory.mktemp("precision")
     (folder / "matrix.yaml").write_text(yaml.safe_dump(MATRIX))
-    command = [HARNESS, "run", "matrix.yaml", "--executor", "venv"]
+    command = [HARNESS, "run", "matrix.yaml", "--executor", "venv", "--no-lease"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     exported = subprocess.run([HARNESS, "export", "results"], cwd=folder, capture_output=True, text=True, check=True)

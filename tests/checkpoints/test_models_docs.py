@@ -18,7 +18,7 @@ def rows(family: str) -> list[str]:
     table = FAMILIES[family]
     defaults = {name: show(value) for name, value in table.complete({}).items()}
     if table.width:
-        defaults["initializer_range"] = f"1.6/√{table.width}"
+        defaults[table.spread] = f"1.6/√{table.width}"
     return [f"| `{name}` | {rule.allowed} | {defaults[name]} |" for name, rule in sorted(table.options.items())]
 
 

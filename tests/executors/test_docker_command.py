@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.engine import ContainerFacts, EngineFacts
+from harness.engine import ContainerFacts, EngineFacts, ImageFacts
 from harness.executors import docker, isolation
 from harness.executors.base import LaunchSpec, Progress
-from harness.executors.containers import Host
+from harness.executors.containers import Host, name_of
 from harness.executors.docker import OPTIONS_VARIABLE, DockerExecutor
 from harness.executors.isolation import Limits, User
 from harness.images import Image
@@ -39,6 +40,26 @@ class SilentEngine:
 
     def container(self, name: str) -> ContainerFacts | None:
         return None
+
+    def images(self, label: str) -> list[ImageFacts]:
+        return []
+
+    def remove(self, name: str) -> None:
+        pass
+
+
+class EngineThatKillsNothingEnded(SilentEngine):
+    """As podman's, which answers with 500 where Docker's says that there is nothing to kill."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.removed: list[str] = []
+
+    def kill(self, name: str) -> None:
+        raise HarnessError(f"can only kill running containers; {name} is in state exited")
+
+    def remove(self, name: str) -> None:
+        self.removed.append(name)
 
 
 def image_of(labels: dict[str, str]) -> Image:
@@ -313,3 +334,63 @@ def test_a_token_of_this_process_is_handed_to_neither_client_nor_container(
     monkeypatch.setenv("HF_TOKEN", "hf_SeCrEt")
     assert "SeCrEt" not in " ".join(executor.command(spec))
     assert "HF_TOKEN" not in executor.environment(spec)
+
+
+# --- options of the user --------------------------------------------------------------------------------------------
+
+
+Refusing = Callable[[str, str], DockerExecutor]
+"""An executor with options, whose client refuses all it is asked with these words on stderr."""
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Refusing:
+    def make(options: str, stderr: str) -> DockerExecutor:
+        (tmp_path / "words").write_text(stderr)
+        (tmp_path / "docker").write_text(f"#!/bin/sh\ncat {tmp_path}/words >&2\nexit 125\n")
+        (tmp_path / "docker").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        monkeypatch.setenv(OPTIONS_VARIABLE, options)
+        return DockerExecutor(SilentEngine(), ensure, LIMITS)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        ("unknown flag: --memroy\nSee 'docker create --help'.\n", "unknown flag: --memroy;"),
+        (
+            "WARNING: no swap\nError response from daemon: Unknown runtime specified x.\n",
+            "Unknown runtime specified x;",
+        ),
+    ],
+)
+def test_options_are_tried_before_a_run_and_refused_in_dockers_words(
+    refusing: Refusing, stderr: str, words: str
+) -> None:
+    with pytest.raises(
+        HarnessError, match="HARNESS_DOCKER_OPTIONS is '--memroy 1g', which Docker refuses: "
+    ) as refused:
+        refusing("--memroy 1g", stderr).try_options()
+    assert words in str(refused.value)
+
+
+def test_without_an_image_the_client_alone_reads_them(refusing: Refusing) -> None:
+    refusing("--memory 1g", f"Error response from daemon: No such image: {docker._NO_IMAGE}:latest\n").try_options()
+
+
+def test_without_options_nothing_is_tried(refusing: Refusing) -> None:
+    refusing("", "whatever").try_options()
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_container_that_the_engine_refuses_to_kill_as_it_has_ended_is_removed_all_the_same(spec: LaunchSpec) -> None:
+    engine = EngineThatKillsNothingEnded()
+    executor = DockerExecutor(engine, ensure, LIMITS)  # type: ignore[arg-type]
+    ended = subprocess.Popen(["true"], start_new_session=True)
+    ended.wait()
+    executor.kill(spec, ended.pid)
+    assert engine.removed == [name_of(spec.launch_id)]

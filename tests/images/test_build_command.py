@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.engine import Engine, EngineLostError
+from harness.engine import Engine, EngineLostError, ImageFacts
+from harness.executors.containers import Cleaned
 from harness.images import Image
 from images.doubles import TinyPlugin
 
@@ -96,3 +97,19 @@ def test_names_and_options_reach_the_build_and_a_table_comes_out(
     assert build(monkeypatch, "tiny_b", "tiny_b", *options) == cli.OK
     assert asked == [(["tiny_b"], "cuda", {"offline": True, "local_base": True})]
     assert "backend-harness/tiny_b:cuda" in capsys.readouterr().out
+
+
+def test_clean_counts_the_images_that_newer_ones_have_replaced_and_says_what_removes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = ImageFacts("sha256:old", (), {}, 1000)
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+    monkeypatch.setattr("harness.executors.containers.clean", lambda *_, **__: Cleaned((), ()))
+    monkeypatch.setattr("harness.images.replaced", lambda _: [left, left])
+    monkeypatch.setattr(sys, "argv", ["harness", "clean"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    removed, kept = capsys.readouterr().out.splitlines()
+    assert removed == "removed: none"
+    assert "2 image(s) that newer ones have replaced" in kept
+    assert "`docker image prune --filter label=org.backend-harness.backend`" in kept

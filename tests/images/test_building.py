@@ -10,7 +10,7 @@ import pytest
 
 from harness.engine import Engine, ImageFacts
 from harness.executors import pip
-from harness.images import Image, building, ensure, obstacle
+from harness.images import Image, building, ensure, obstacle, supplies
 from harness.images.building import build_command
 from harness.images.client import Client, Hear, Outcome
 from harness.images.spec import DOCKERFILE, Stale, spec_of
@@ -23,6 +23,7 @@ LOG = """\
 #6 DONE 1.2s
 #7 [stack 2/3] COPY stack.lock
 #7 2.043 Installing collected packages: mpmath, urllib3, torch
+#8 [packages 1/1] RUN if there are any
 #9 [code 1/3] COPY harness/__init__.py
 #16 exporting to image
 """.splitlines()
@@ -146,6 +147,13 @@ def test_what_buildkit_does_is_told_in_few_words(monkeypatch: pytest.MonkeyPatch
         "tiny_images: compiling worker and plugin",
         "tiny_images: writing the image",
     ]
+
+
+def test_debian_packages_are_told_of_where_there_are_any(monkeypatch: pytest.MonkeyPatch, plugin: TinyPlugin) -> None:
+    case = Case(monkeypatch, build=Outcome(0, tuple(LOG)))
+    monkeypatch.setattr(supplies, "_fetch_debs", lambda *_: None)
+    case.ensure(plugin.backend(system_packages=("tree",)))
+    assert "tiny_images: installing Debian packages" in case.progress
 
 
 @pytest.mark.parametrize(

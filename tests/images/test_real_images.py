@@ -13,7 +13,7 @@ import pytest
 
 from harness import cli
 from harness.engine import Engine
-from harness.images import Image, Missing, Stale, ensure, find
+from harness.images import Image, Missing, Stale, ensure, find, replaced
 from harness.images.base import LOCAL, OFFICIAL
 from harness.images.client import Client, find_client
 from harness.model import Backend, HarnessError
@@ -98,7 +98,7 @@ def test_an_image_tells_what_it_is(built: Image, engine: Engine) -> None:
     assert built.labels["base_image"] in (OFFICIAL, LOCAL)
 
 
-def test_code_that_changes_makes_an_image_stale_and_only_the_code_is_built_anew(
+def test_code_that_changes_makes_an_image_stale_and_only_the_code_is_built_anew_and_the_old_one_is_left(
     built: Image, engine: Engine, plugin: TinyPlugin
 ) -> None:
     plugin.write("runner.py", "changed = True\n")
@@ -108,6 +108,9 @@ def test_code_that_changes_makes_an_image_stale_and_only_the_code_is_built_anew(
     assert again.layers[:-1] == built.layers[:-1]
     assert again.layers[-1] != built.layers[-1]
     assert again.identity != built.identity
+    left = {image.id for image in replaced(engine)}
+    assert built.id in left
+    assert again.id not in left
 
 
 def test_a_rebuild_of_the_same_things_has_the_same_identity(

@@ -18,6 +18,9 @@ VALUES = st.recursive(
     OPTION_VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
 )
 
+LATER = ("audio_seconds", "stop_at_eos")
+"""Axes that came when cells had been stored without them."""
+
 CELLS = st.builds(
     Cell,
     model=st.just("a name"),
@@ -27,6 +30,7 @@ CELLS = st.builds(
     sequence_length=st.integers(1, 3),
     padding=st.sampled_from(["none", "sampled", 0.25]),
     image_size=st.none() | st.integers(1, 2),
+    audio_seconds=st.none() | st.integers(1, 2),
     dtype=st.sampled_from(["float32", "float16"]),
     device=st.sampled_from(["cpu", "cuda"]),
     threads=st.integers(1, 2),
@@ -111,3 +115,12 @@ def test_cells_of_one_workload_differ_in_backend_options_and_cache_only(left: Ce
     own = {"model", "backend", "options", "compile_cache"}
     same = is_same(left.model_dump(exclude=own), right.model_dump(exclude=own))
     assert (left.workload_key == right.workload_key) is same
+
+
+def test_an_axis_that_came_later_leaves_the_keys_of_cells_that_do_not_use_it() -> None:
+    stored = {"model": "m", "checkpoint": "a==1", "threads": 1, "backend": "eager"}
+    cell = Cell(**stored)
+    before = {name: value for name, value in cell.model_dump(mode="json").items() if name not in ("model", *LATER)}
+    assert cell.key == digest(before)
+    assert Cell(**stored, audio_seconds=5).key != cell.key
+    assert Cell(**stored, audio_seconds=5).workload_key != cell.workload_key

@@ -108,6 +108,15 @@ def test_the_decoder_matrix_has_every_backend_that_is_meant_by_default() -> None
     assert {planned.reason for planned in matrix.cells} == {None}
 
 
+def test_the_speech_matrix_runs_on_every_backend_but_norms_that_flax_has_no_code_for() -> None:
+    installed = load()
+    matrix = expand(ROOT / "matrices/speech.yaml", installed, checkpoints.identify)
+    by_default = {name for name, backend in installed.backends.items() if backend.by_default}
+    assert [{planned.cell.backend for planned in group.cells} for group in matrix.groups] == [by_default] * 3
+    refused = {(planned.cell.backend, planned.reason) for planned in matrix.cells if planned.status}
+    assert refused == {("flax", "do_stable_layer_norm False: the Flax code of wav2vec2 runs True only")}
+
+
 def test_the_batch_sweep_varies_nothing_but_the_batch() -> None:
     matrix = expand(ROOT / "matrices/batch-sweep.yaml", load(), lambda source: SmallIdentity(source))
     assert [group.cells[0].cell.batch_size for group in matrix.groups] == [1, 4, 16, 64]

@@ -98,6 +98,28 @@ def test_a_result_has_the_median_of_its_launches(tmp_path: Path) -> None:
     assert numbers.energy_j_per_call == pytest.approx(40 / 20)
 
 
+def test_launches_that_were_not_watched_to_their_end_are_left_out_and_told(tmp_path: Path) -> None:
+    """The monitor died during the block of the second, and between the rounds of the third."""
+    write_log(tmp_path / "block-1", [*IDLE, *ROUND])
+    write_log(tmp_path / "block-3", [*IDLE, a_sample(5, of_round("start", launch_id="c"), package_energy_j=50)])
+    write_log(tmp_path / "block-4", [*IDLE, *ROUND])
+    died = a_watched_launch("b", "block-2").model_copy(update={"monitor_reason": "the monitor was given up: it ended"})
+    halved = a_watched_launch(block_id="block-4", rounds=[a_round(), a_round(1)])
+    crashed = a_watched_launch("d", "block-4", rounds=[])
+    for launches, watched, reason in (
+        ([a_watched_launch(), crashed], 1, None),
+        ([a_watched_launch(), died], 1, "the monitor was given up: it ended"),
+        ([a_watched_launch(), halved], 1, "the monitor saw 1 of the 2 rounds of a launch"),
+    ):
+        numbers = add_monitoring(Measurements(), launches, lambda block_id: tmp_path / block_id)
+        assert seen(numbers).launches == watched
+        assert seen(numbers).reasons.get("launches") == reason
+        assert numbers.energy_j_per_call == pytest.approx((50 - 10 * 1) / 20)
+    alone = add_monitoring(Measurements(), [halved], lambda block_id: tmp_path / block_id)
+    assert (alone.energy_j_per_call, alone.monitoring) == (None, None)
+    assert alone.reasons["monitoring"] == "the monitor saw 1 of the 2 rounds of a launch"
+
+
 @pytest.mark.parametrize(
     ("samples", "header", "words"),
     [

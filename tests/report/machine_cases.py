@@ -63,6 +63,9 @@ COMPILE = entry(
     options=OPTIONS,
     expects={"attn_implementation": "sdpa", "compiled": True, "graph_breaks": 0},
     system_packages=("g++", "libpython3-dev"),
+    dockerfile="harness_pytorch:Dockerfile",
+    model_types=("bert", "gpt2"),
+    runs_encoder_decoders=False,
 )
 PLAIN = entry("plain", MANY, description="", plugin=Provenance(None, None))
 

@@ -19,11 +19,11 @@ from harness.report import units
         (0.4123, 3, "412ms"),
         (0.0251, 4, "25.10ms"),
         (0.000038, 3, "38.0µs"),
-        (1.2e-8, 3, "0.0120µs"),
+        (1.2e-8, 3, "12.0ns"),
         (0.9996, 3, "1.00s"),
         (0.9994, 3, "999ms"),
         (0.00099996, 4, "1.000ms"),
-        (0.0, 3, "0µs"),
+        (0.0, 3, "0ns"),
     ],
 )
 def test_durations_choose_their_unit(seconds: float, digits: int, text: str) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from forked_commands import Command
 
+from harness import cache
 from harness.model import Result
 from harness.store import ResultStore
 
@@ -20,7 +24,7 @@ PLUGINS = Path(__file__).parents[1] / "plugins"
 HARNESS = Path(sys.executable).with_name("harness")
 
 QUICK_PROTOCOL: Mapping[str, Any] = {
-    "blocks": 2,
+    "blocks": 1,
     "round_seconds": 0.01,
     "round_calls": 4,
     "passes": 1,
@@ -30,9 +34,41 @@ QUICK_PROTOCOL: Mapping[str, Any] = {
     "warm_up_window_seconds": 0.0,
     "warm_up_tolerance": 1000.0,  # a busy machine is not what these tests are about
     "phase_timeout_seconds": 60.0,
+    "monitor": False,  # test_monitoring and test_observers have it
     "reference": "fake",
     "baseline": "fake",
 }
+
+LIFE_S = 120.0
+
+
+class Commands:
+    """The command `harness`, which starts at once: by `forked_commands`, in a process that has imported it already."""
+
+    def __init__(self) -> None:
+        server = [sys.executable, str(Path(__file__).with_name("forked_commands.py"))]
+        self._process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def run(
+        self, arguments: Sequence[str], folder: Path, variables: Mapping[str, str], life_s: float = LIFE_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Its exit code is -9 where it was killed, as its life was over."""
+        with tempfile.TemporaryDirectory() as told:
+            stdout, stderr = Path(told) / "stdout", Path(told) / "stderr"
+            for file in (stdout, stderr):  # it may be killed before it is told where to write
+                file.touch()
+            command = Command(arguments, str(folder), variables, str(stdout), str(stderr), life_s)
+            returncode = self._ask(command)
+            return subprocess.CompletedProcess(arguments, returncode, stdout.read_text(), stderr.read_text())
+
+    def _ask(self, command: Command) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(dataclasses.asdict(command))}\n")
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
 
 
 @dataclass
@@ -41,6 +77,7 @@ class Bench:
 
     folder: Path
     cache: Path
+    commands: Commands
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -68,6 +105,7 @@ class Bench:
         return path
 
     def command(self, *arguments: str | Path) -> list[str]:
+        """The argv, for processes that a test starts itself."""
         return [str(HARNESS), *map(str, arguments)]
 
     def environment(self) -> dict[str, str]:
@@ -81,15 +119,8 @@ class Bench:
         return {**os.environ, **ours, **self.variables}
 
     def harness(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        """The command, run to its end; what it prints and its exit code."""
+        return self.commands.run([str(each) for each in arguments], self.folder, self.environment())
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return self.harness("run", "matrix.yaml", *arguments)
@@ -105,3 +136,29 @@ class Bench:
         exported = self.harness("export", "results", "--format", "jsonl")
         assert exported.returncode == 0, exported.stderr
         return [json.loads(line) for line in exported.stdout.splitlines()]
+
+
+def new_bench(folder: Path, commands: Commands, references: Path) -> Bench:
+    """A cache of its own, but for environments (the user's) and references: both are named by their content."""
+    own = folder / "cache"
+    own.mkdir()
+    environments = cache.room("environments")
+    environments.mkdir(parents=True, exist_ok=True)
+    (own / "environments").symlink_to(environments)
+    (own / "references").symlink_to(references)
+    _write_model(folder / "model")
+    return Bench(folder, own, commands)
+
+
+def _write_model(folder: Path) -> None:
+    folder.mkdir()
+    config = {
+        "model_type": "bert",
+        "vocab_size": 64,
+        "hidden_size": 8,
+        "max_position_embeddings": 16,
+        "type_vocab_size": 2,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    header = json.dumps({"w": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))

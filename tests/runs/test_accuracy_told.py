@@ -38,7 +38,7 @@ def row(bench: Bench, backend: str) -> Mapping[str, Any]:
 
 def test_the_first_launch_of_a_cell_tells_accuracy_and_its_row_and_the_report_have_it(bench: Bench) -> None:
     give_tokenizer(bench.folder / "model")
-    bench.write_matrix(sequence_length=[16])
+    bench.write_matrix(sequence_length=[16], protocol={"blocks": 2})
     run = bench.run()
     assert run.returncode == 0, run.stderr
     exported = row(bench, "fake_b")

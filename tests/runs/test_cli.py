@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -79,9 +78,26 @@ def test_the_docker_executor_without_an_engine_says_what_to_do(bench: Bench) -> 
     assert_refused(bench.run("--executor", "docker"), "none.sock", "--executor venv")
 
 
-def test_an_unknown_option_or_executor_is_exit_code_2(bench: Bench) -> None:
-    assert bench.run("--executor", "dockr").returncode == 2
-    assert bench.run("--exeggutor", "docker").returncode == 2
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "matrix.yaml", "--executor", "dockr"], ["--executor", "'dockr'", "docker", "`harness run --help`"]),
+        (["run", "matrix.yaml", "--exeggutor", "docker"], ["--exeggutor", "--executor", "`harness run --help`"]),
+        (["run"], ["missing argument 'MATRIX'", "`harness run --help`"]),
+        (["calibrate", "--comparisons", "0"], ["--comparisons", "equal to 1"]),
+        (["rnu"], ["'rnu'", "'run'", "`harness --help`"]),
+    ],
+)
+def test_words_that_the_command_line_does_not_know_are_refused_like_any_mistake(
+    bench: Bench, arguments: list[str], words: list[str]
+) -> None:
+    assert_refused(bench.harness(*arguments), *words)
+
+
+def test_without_any_words_the_help_is_shown(bench: Bench) -> None:
+    shown = bench.harness()
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "check-backend" in shown.stdout
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(bench: Bench) -> None:
@@ -213,6 +229,24 @@ def test_a_polite_end_from_outside_is_an_interruption(bench: Bench) -> None:
     assert "interrupted" in stderr
 
 
+INTERRUPTED_HERE = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n"
+
+
+def test_ctrl_c_while_the_command_is_still_imported_ends_it_without_a_word(bench: Bench) -> None:
+    (bench.folder / "typer.py").write_text(INTERRUPTED_HERE)  # what it imports, and is interrupted in
+    bench.variables["PYTHONPATH"] = str(bench.folder)
+    command = bench.command("backends")
+    run = subprocess.run(command, env=bench.environment(), capture_output=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_ctrl_c_before_anything_has_begun_is_one_word(bench: Bench) -> None:
+    (bench.folder / "slow_plugin.py").write_text(INTERRUPTED_HERE)
+    bench.variables["PYTHONPATH"] = f"{bench.environment()['PYTHONPATH']}:{bench.folder}"
+    run = bench.harness("backends", "-p", "slow_plugin")
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "harness: interrupted\n")
+
+
 def test_two_runs_at_once_into_one_folder_keep_all_results(bench: Bench) -> None:
     bench.write_matrix()
     command = bench.command("run", "matrix.yaml", "--fresh")
@@ -248,12 +282,8 @@ def test_the_host_imports_without_any_framework(tmp_path: Path) -> None:
 
 
 def test_help_of_every_command_reads_at_80_columns(bench: Bench) -> None:
+    bench.variables["COLUMNS"] = "80"
     for command in ([], ["run"], ["plan"], ["report"], ["export"], ["results"], ["merge"], ["backends"], ["doctor"]):
-        shown = subprocess.run(
-            bench.command(*command, "--help"),
-            capture_output=True,
-            text=True,
-            env={**os.environ, "COLUMNS": "80"},
-            check=True,
-        ).stdout
-        assert max(map(len, shown.splitlines())) <= 80
+        shown = bench.harness(*command, "--help")
+        assert shown.returncode == 0
+        assert max(map(len, shown.stdout.splitlines())) <= 80

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from run_bench import PLUGINS, Bench
+from run_bench import PLUGINS, Bench, Commands, new_bench
 from second_engine import SecondEngine
 
 from harness import cache, checkpoints, images, plugins, schedule
@@ -30,11 +30,18 @@ pytestmark = pytest.mark.docker
 
 Start = Callable[[], subprocess.Popen[str]]
 
+ODD = 'größe, "a:b" c'
+"""As of a folder that a mount must name with care."""
+
 SMALL = "--memory 192m --memory-swap 192m"
 
 
 @pytest.fixture
 def docker_bench(bench: Bench, engine: Engine) -> Bench:
+    return with_docker(bench, engine)
+
+
+def with_docker(bench: Bench, engine: Engine) -> Bench:
     """The wheels are the user's, as the environments are."""
     wheels = cache.room("wheelhouse")
     wheels.mkdir(parents=True, exist_ok=True)
@@ -90,21 +97,30 @@ def start(docker_bench: Bench) -> Iterator[Start]:
 # --- ok -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_in_containers_is_ok_and_leaves_no_container_and_only_files_of_the_caller(
-    docker_bench: Bench, engine: Engine
-) -> None:
-    docker_bench.write_matrix(protocol={"blocks": 1})
-    run = docker_bench.run()
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, commands: Commands, references: Path, engine: Engine) -> Bench:
+    """After a run, into a folder whose name is not easily mounted, by an executor that was chosen."""
+    bench = with_docker(new_bench(tmp_path_factory.mktemp("measured"), commands, references), engine)
+    bench.variables["HARNESS_EXECUTOR"] = "auto"
+    bench.write_matrix(protocol={"blocks": 1})
+    run = bench.run("--results", ODD)
     assert run.returncode == 0, run.stderr
-    assert {result.status for result in docker_bench.by_backend().values()} == {Status.OK}
-    assert containers_of(engine, docker_bench) == []
-    assert {path.stat().st_uid for path in docker_bench.results.rglob("*")} == {os.getuid()}
+    assert "executor docker, an image for each backend: an engine answers at" in run.stderr
+    bench.results.symlink_to(ODD)
+    return bench
 
 
-def test_a_result_tells_image_lock_plugin_protocol_and_engine(docker_bench: Bench, engine: Engine) -> None:
-    docker_bench.write_matrix(protocol={"blocks": 1})
-    docker_bench.run()
-    result = docker_bench.by_backend()["fake"]
+def test_a_run_in_containers_is_ok_and_leaves_no_container_and_only_files_of_the_caller(
+    measured: Bench, engine: Engine
+) -> None:
+    assert {result.status for result in measured.by_backend().values()} == {Status.OK}
+    assert containers_of(engine, measured) == []
+    assert {path.stat().st_uid for path in measured.results.rglob("*")} == {os.getuid()}
+    assert list((measured.folder / ODD).glob("launches/*/*/round-0.npz"))
+
+
+def test_a_result_tells_image_lock_plugin_protocol_and_engine(measured: Bench, engine: Engine) -> None:
+    result = measured.by_backend()["fake"]
     stack = result.metadata.environment["stack"]
     image = engine.image("backend-harness/fake:cpu")
     assert image is not None
@@ -114,11 +130,8 @@ def test_a_result_tells_image_lock_plugin_protocol_and_engine(docker_bench: Benc
     assert set(stack["engine"]) >= {"version", "cgroup_version", "storage_driver", "kernel"}
 
 
-def test_a_second_run_takes_the_first_ones_results(docker_bench: Bench) -> None:
-    docker_bench.write_matrix(protocol={"blocks": 1})
-    docker_bench.run()
-    again = docker_bench.run()
-    assert "2 of them kept from former runs" in again.stdout
+def test_a_second_run_takes_the_first_ones_results(measured: Bench) -> None:
+    assert "2 of them kept from former runs" in measured.run().stdout
 
 
 def test_what_an_untimed_launch_compiled_is_found_by_warm_ones(docker_bench: Bench) -> None:
@@ -127,14 +140,6 @@ def test_what_an_untimed_launch_compiled_is_found_by_warm_ones(docker_bench: Ben
     result = docker_bench.by_backend()["fake"]
     assert result.status is Status.OK
     assert result.metadata.effective["compile_cache"] == "warm"
-
-
-def test_a_results_folder_with_a_comma_a_colon_quotes_and_spaces_works(docker_bench: Bench) -> None:
-    docker_bench.write_matrix(protocol={"blocks": 1})
-    folder = docker_bench.folder / 'größe, "a:b" c'
-    run = docker_bench.run("--results", folder)
-    assert run.returncode == 0, run.stderr
-    assert list(folder.glob("launches/*/*/round-0.npz"))
 
 
 # --- the worker's own last words ------------------------------------------------------------------------------------
@@ -240,13 +245,34 @@ def test_a_hang_is_a_timeout_in_its_stage_and_its_container_is_gone(docker_bench
 
 
 def test_a_container_that_the_engine_cannot_start_has_failed_with_the_engines_words(docker_bench: Bench) -> None:
-    docker_bench.variables["HARNESS_DOCKER_OPTIONS"] = "--runtime no-such-runtime"
+    docker_bench.variables["HARNESS_DOCKER_OPTIONS"] = "--device /dev/no-such-device"
     docker_bench.write_matrix(protocol={"blocks": 1})
     assert docker_bench.run().returncode == 1
     assert docker_bench.by_backend()["fake"].status is Status.FAILED
     assert "was not started by the engine in start; its last line: docker: Error response from daemon: " in (
         error_of(docker_bench, "fake").message
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--memroy 1g", "unknown flag: --memroy"),
+        ("--memory much", "much"),
+        ("--runtime no-such-runtime", "no-such-runtime"),
+        ("1g", "1g"),
+    ],
+)
+def test_options_that_docker_refuses_are_refused_before_the_run(docker_bench: Bench, options: str, words: str) -> None:
+    assert docker_bench.harness("build", "fake").returncode == 0  # an image to try them with
+    docker_bench.variables["HARNESS_DOCKER_OPTIONS"] = options
+    docker_bench.write_matrix()
+    run = docker_bench.run()
+    assert run.returncode == 2
+    refusal = run.stderr.splitlines()[-1]
+    assert refusal.startswith("harness: HARNESS_DOCKER_OPTIONS is ")
+    assert words in refusal.partition("which Docker refuses: ")[2]
+    assert not list(docker_bench.results.glob("launches/*"))
 
 
 # --- the host ends --------------------------------------------------------------------------------------------------
@@ -336,14 +362,6 @@ def test_without_an_engine_auto_takes_virtual_environments_and_says_why(docker_b
     assert run.returncode == 0, run.stderr
     assert "executor venv, a virtual environment for each stack: no Docker engine answers at" in run.stderr
     assert docker_bench.by_backend()["fake"].metadata.executor == "venv"
-
-
-def test_with_an_engine_auto_takes_images_and_says_so(docker_bench: Bench) -> None:
-    docker_bench.variables["HARNESS_EXECUTOR"] = "auto"
-    docker_bench.write_matrix(protocol={"blocks": 1})
-    run = docker_bench.run()
-    assert "executor docker, an image for each backend: an engine answers at" in run.stderr
-    assert docker_bench.by_backend()["fake"].metadata.executor == "docker"
 
 
 def test_docker_asked_for_without_an_engine_is_one_sentence_and_exit_code_2(

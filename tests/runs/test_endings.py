@@ -203,6 +203,30 @@ def test_a_cell_that_cannot_run_is_unsupported_without_a_worker(bench: Bench) ->
     assert not (bench.results / "launches" / refused[0].key).exists()
 
 
+def test_what_cannot_be_prepared_costs_its_own_cells_alone(bench: Bench) -> None:
+    """Inputs that no memory holds, and a checkpoint of a Hub that does not answer, which is asked when its weights are needed."""
+    bench.variables["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    models = [f"path:{bench.folder / 'model'}", f"hub:org/name@{'0' * 40}"]
+    bench.write_matrix(protocol={"blocks": 1}, model=models, batch_size=[1, 10**12])
+    run = bench.run()
+    assert run.returncode == 1, run.stderr
+    assert "Traceback" not in run.stderr
+    results = ResultStore.existing(bench.results).results()
+    found = {(r.config.model == models[1], r.config.batch_size): r for r in results if r.config.backend == "fake_b"}
+    assert len(results) == 8
+    assert found[False, 1].status is Status.OK
+    for place, status, words in (
+        ((False, 10**12), Status.OUT_OF_MEMORY, "do not fit into memory; ask for smaller ones"),
+        ((True, 1), Status.FAILED, "org/name"),
+        ((True, 10**12), Status.FAILED, "org/name"),
+    ):
+        error = found[place].metadata.error
+        assert found[place].status is status
+        assert error is not None
+        assert words in error.message
+        assert error.stage == "preparing"
+
+
 def test_ctrl_c_ends_the_workers_keeps_what_is_finished_and_exits_130(bench: Bench) -> None:
     bench.write_matrix(fake_b={"hang_in": "load"}, batch_size=[1])
     process = subprocess.Popen(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
+import pytest
 from run_bench import Bench
 
 from harness.model import LaunchRecord, Result, Status
@@ -11,8 +16,10 @@ from harness.store import ResultStore
 NEW_TOKENS = 4
 
 
-def generate(bench: Bench, *operations: str, **fake_b: object) -> dict[str, dict[str, Result]]:
-    """Results by operation and backend, of one run; the two fakes differ in options alone."""
+def generate(
+    bench: Bench, *operations: str, axes: Mapping[str, Sequence[object]] = MappingProxyType({}), **fake_b: object
+) -> dict[str, dict[str, Result]]:
+    """Results by operation and backend, of one run; the two fakes differ in options alone. `axes`: further ones."""
     bench.write_matrix(
         fake={"call_ms": 4.0, "token_ms": 2.0},
         fake_b={"call_ms": 2.0, "token_ms": 1.0, **fake_b},
@@ -20,6 +27,7 @@ def generate(bench: Bench, *operations: str, **fake_b: object) -> dict[str, dict
         task=["text-generation"],
         new_tokens=[NEW_TOKENS],
         operation=list(operations),
+        **axes,
     )
     bench.run()
     results = ResultStore.existing(bench.results).results()
@@ -95,3 +103,43 @@ def test_tokens_that_near_equal_logits_explain_are_ok_and_told_apart_and_others_
         assert result.status is Status.PARITY_FAILED
         assert result.metadata.error is not None
         assert "at position 1 it chose token" in result.metadata.error.message
+
+
+ENDING = {"eos_token_id": [3, 7, 11]}
+
+
+def generate_to_the_end(bench: Bench, **fake_b: object) -> Result:
+    """The backend `fake_b`'s, of texts that may end early: some do."""
+    (bench.folder / "model" / "generation_config.json").write_text(json.dumps(ENDING))
+    return generate(bench, "generate", axes={"stop_at_eos": [True]}, **fake_b)["generate"]["fake_b"]
+
+
+def test_texts_that_end_early_count_the_tokens_they_have_in_rounds_of_all_slots(bench: Bench) -> None:
+    result = generate_to_the_end(bench)
+    record, numbers = launch_of(bench, result), result.measurements
+    assert result.status is Status.OK, result.metadata.error
+    assert len(record.produced_tokens) == 8
+    assert 1 <= min(record.produced_tokens) < max(record.produced_tokens) <= NEW_TOKENS
+    assert {each.calls % 8 for each in record.rounds} == {0}
+    assert numbers.produced_tokens == np.mean(record.produced_tokens)
+    calls, elapsed_s = zip(
+        *((x.calls, x.elapsed_ns / 1e9) for x in record.rounds if x.mode == "throughput"), strict=True
+    )
+    assert numbers.throughput == pytest.approx(numbers.produced_tokens * sum(calls) / sum(elapsed_s))
+    assert numbers.rates["samples/s"] == pytest.approx(numbers.throughput / numbers.produced_tokens)
+    assert (numbers.tokens_equal, numbers.ttft_s is None) == (True, False)
+    assert "stamp the first alone" in numbers.reasons["inter_token_latency_s"]
+    (row,) = (each for each in bench.rows() if each["backend"] == "fake_b")
+    assert (row["stop_at_eos"], row["produced_tokens"], row["new_tokens"]) == (
+        True,
+        numbers.produced_tokens,
+        NEW_TOKENS,
+    )
+    assert f"at most {NEW_TOKENS} new tokens" in bench.harness("report", "results").stdout
+
+
+def test_a_backend_that_goes_on_after_the_end_has_no_numbers(bench: Bench) -> None:
+    result = generate_to_the_end(bench, wrong="deaf_to_eos")
+    assert result.status is Status.FAILED
+    assert result.metadata.error is not None
+    assert "goes on after its end-of-text" in result.metadata.error.message

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from run_bench import Bench
+from run_bench import LIFE_S, Bench
 
 from harness.model import Result
 from harness.store import ResultStore
@@ -23,43 +19,12 @@ BLOCKS = 6
 """Of the sweep: three workloads, two each."""
 
 
-class Runs:
-    """Starts runs by `forked_runs`, and kills them."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._log = bench.folder / "log"
-        argv = [sys.executable, str(Path(__file__).with_name("forked_runs.py")), str(self._log)]
-        self._process = subprocess.Popen(
-            argv,
-            cwd=bench.folder,
-            env=bench.environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-
-    def run(self, results: str, life_s: float = 60.0) -> bool:
-        """Whether it went to its end, which must be a good one, within the seconds that it may live."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{life_s} run matrix.yaml --results {results}\n")
-        code = int(self._process.stdout.readline())
-        assert code in (0, -signal.SIGKILL), self.told()
-        return code == 0
-
-    def told(self) -> str:
-        return self._log.read_text()
-
-    def close(self) -> None:
-        self._process.communicate(timeout=60)
-
-
-@pytest.fixture
-def runs(bench: Bench) -> Iterator[Runs]:
-    runs = Runs(bench)
-    yield runs
-    runs.close()
+def went_to_its_end(bench: Bench, results: str, life_s: float = LIFE_S) -> bool:
+    """Whether a run did, which must be a good end, within the seconds that it may live."""
+    arguments = ("run", "matrix.yaml", "--results", results)
+    run = bench.commands.run(arguments, bench.folder, bench.environment(), life_s)
+    assert run.returncode in (0, -signal.SIGKILL), run.stderr
+    return run.returncode == 0
 
 
 def rows(history: list[Result]) -> Counter[tuple[str, str, int, int, bool]]:
@@ -84,10 +49,10 @@ def assert_whole(folder: Path, undisturbed: Counter[tuple[str, str, int, int, bo
     assert len(list(folder.glob("latest/**/*.json"))) == len(undisturbed)
 
 
-def test_sweeps_killed_fifty_times_at_any_moment_have_the_rows_of_one_that_was_not(bench: Bench, runs: Runs) -> None:
-    bench.write_matrix(batch_size=[1, 2, 3], protocol={"monitor": False})
+def test_sweeps_killed_fifty_times_at_any_moment_have_the_rows_of_one_that_was_not(bench: Bench) -> None:
+    bench.write_matrix(batch_size=[1, 2, 3], protocol={"blocks": 2})
     began_s = time.monotonic()
-    assert runs.run("undisturbed")
+    assert went_to_its_end(bench, "undisturbed")
     longest_s = 2 * (time.monotonic() - began_s) / BLOCKS
     undisturbed = rows(ResultStore.existing(bench.folder / "undisturbed").history())
     assert set(undisturbed.values()) == {1}
@@ -95,8 +60,7 @@ def test_sweeps_killed_fifty_times_at_any_moment_have_the_rows_of_one_that_was_n
     chance, kills, sweeps = random.Random(7), 0, 0
     while kills < KILLS:
         sweeps += 1
-        while not runs.run(
-            f"sweep-{sweeps}", chance.triangular(0, longest_s, 0)
-        ):  # short lives more often than long ones
+        # Short lives more often than long ones.
+        while not went_to_its_end(bench, f"sweep-{sweeps}", chance.triangular(0, longest_s, 0)):
             kills += 1
         assert_whole(bench.folder / f"sweep-{sweeps}", undisturbed)

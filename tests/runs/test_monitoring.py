@@ -10,6 +10,8 @@ from run_bench import PLUGINS, Bench
 from harness.monitor.spans import read_log
 from harness.monitor.watcher import FILE
 
+MONITORED = {"blocks": 1, "monitor": True}
+
 BROKEN = """
 import sys
 if "harness.monitor" in sys.orig_argv:
@@ -29,7 +31,7 @@ def harness_register_backends():
 
 
 def test_a_run_tells_what_the_machine_was_doing_in_its_rounds(bench: Bench) -> None:
-    bench.write_matrix(protocol={"blocks": 1, "passes": 1, "round_seconds": 0.1})
+    bench.write_matrix(protocol={**MONITORED, "round_seconds": 0.1})
     assert bench.run().returncode == 0
     for result in bench.by_backend().values():
         monitoring = result.measurements.monitoring
@@ -49,7 +51,7 @@ def test_a_run_on_a_gpu_tells_of_it_and_warns_of_a_foreign_process(bench: Bench)
     path = f"{PLUGINS}:{stand_in['PYTHONPATH']}:{bench.folder}"
     bench.variables |= {**stand_in, "PYTHONPATH": path, "HARNESS_PLUGINS": "fake_on_gpu", "CUDA_VISIBLE_DEVICES": "0"}
     (bench.folder / "fake_on_gpu.py").write_text(FAKE_ON_GPU)
-    bench.write_matrix(protocol={"blocks": 1, "idle_seconds": 0.1}, device=["cuda"])
+    bench.write_matrix(protocol={**MONITORED, "idle_seconds": 0.1}, device=["cuda"])
     run = bench.run()
     assert run.returncode == 0, run.stderr
     row = bench.rows()[0]
@@ -69,7 +71,7 @@ def test_a_run_without_monitoring_says_so_and_exports_nulls(bench: Bench) -> Non
 
 
 def test_a_monitor_that_cannot_start_costs_its_numbers_and_nothing_else(bench: Bench) -> None:
-    bench.write_matrix(protocol={"blocks": 1})
+    bench.write_matrix(protocol=MONITORED)
     bench.variables["PYTHONPATH"] = f"{bench.environment()['PYTHONPATH']}:{bench.folder / 'broken'}"
     (bench.folder / "broken").mkdir()
     (bench.folder / "broken" / "sitecustomize.py").write_text(BROKEN)

@@ -51,7 +51,7 @@ def observers(bench: Bench) -> list[str]:
 def test_observers_are_called_outside_timed_rounds_and_one_that_raises_is_told_once(
     bench: Bench, observers: list[str]
 ) -> None:
-    bench.write_matrix(protocol={"blocks": 1, "idle_seconds": 0.0})
+    bench.write_matrix(protocol={"blocks": 1, "monitor": True, "idle_seconds": 0.0})
     run = bench.run(*observers)
     assert run.returncode == 0, run.stderr
     calls = [json.loads(line) for line in (bench.folder / "observed.jsonl").read_text().splitlines()]

@@ -39,7 +39,7 @@ def test_only_what_was_not_ok_is_measured_again(bench: Bench) -> None:
 def test_another_protocol_is_another_measurement(bench: Bench) -> None:
     bench.write_matrix()
     assert bench.run().returncode == 0
-    bench.write_matrix(protocol={"blocks": 1})
+    bench.write_matrix(protocol={"blocks": 2})
     assert bench.run().returncode == 0
     assert len(bench.history()) == 4
 

@@ -32,7 +32,9 @@ def kept(bench: Bench) -> list[Path]:
 @pytest.fixture
 def measured(bench: Bench) -> Bench:
     """One cold and one warm cell of a backend that compiles, in one group."""
-    bench.write_matrix(fake={"compile_ms": COMPILE_MS}, backend=["fake"], compile_cache=["cold", "warm"])
+    bench.write_matrix(
+        fake={"compile_ms": COMPILE_MS}, backend=["fake"], compile_cache=["cold", "warm"], protocol={"blocks": 2}
+    )
     run = bench.run()
     assert run.returncode == 0, run.stderr
     return bench

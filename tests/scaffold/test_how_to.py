@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+from harness.executors.environments import site_packages
 from harness.testing import CHECKS
 
 pytestmark = pytest.mark.stacks
@@ -46,7 +48,8 @@ class Shell:
 
 def install(environment: Path, *sources: Path) -> None:
     """What users install: distributions, built from copies of their sources."""
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
+    borrow_dependencies(environment)
     pip = [
         environment / "bin" / "python",
         "-m",
@@ -54,9 +57,19 @@ def install(environment: Path, *sources: Path) -> None:
         "--disable-pip-version-check",
         "install",
         "--quiet",
-        "--no-compile",
+        "--no-deps",
     ]
-    subprocess.run([*pip, *sources], check=True, timeout=600)
+    subprocess.run([*pip, "--no-compile", *sources], check=True, timeout=600)
+
+
+def borrow_dependencies(environment: Path) -> None:
+    """What `make setup` has installed beside the harness and its plugins: unpacking all that again tells nothing new."""
+    borrowed = environment / "borrowed"
+    borrowed.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("__editable__", "backend_harness", "harness_")):
+            (borrowed / entry.name).symlink_to(entry)
+    (site_packages(environment) / "borrowed.pth").write_text(f"{borrowed}\n")
 
 
 def copied(folder: Path, *names: str, into: Path) -> Path:

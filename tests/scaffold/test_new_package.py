@@ -93,7 +93,7 @@ def test_its_supports_knows_bert_alone_and_says_nothing_of_a_model_that_is_not_k
     assert plugins.supports(cell, {}) is None
     config = {"model_type": "bert", "vocab_size": 64, "max_position_embeddings": 512}
     assert plugins.supports(cell, config) is None
-    assert plugins.supports(cell, {**config, "model_type": "gpt2"}) == "model type gpt2: my_xla knows bert alone"
+    assert plugins.supports(cell, {**config, "model_type": "gpt2"}) == "model type gpt2: my_xla runs bert"
     assert plugins.supports(cell, {**config, "hidden_act": "relu"}) == "activation relu: my_xla knows gelu alone"
 
 

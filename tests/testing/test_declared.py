@@ -44,6 +44,10 @@ def raising(*_: object) -> str | None:
     raise KeyError("model_type")
 
 
+def exiting(*_: object) -> str | None:
+    raise SystemExit(5)
+
+
 def moody() -> Callable[..., str | None]:
     answers = iter(["no", None])
     return lambda *_: next(answers)
@@ -59,6 +63,12 @@ def moody() -> Callable[..., str | None]:
         ({"runner": "plug_mine.runner:MinRunner"}, "no class 'MinRunner'; did you mean 'MineRunner'?"),
         ({"runner": "elsewhere.runner:R"}, "the runner is in elsewhere.runner, which no worker will find"),
         ({"supports": raising}, "supports() raised KeyError ('model_type') for a model whose config is not known"),
+        ({"supports": exiting}, "supports() raised SystemExit (5) for a model whose config is not known"),
+        ({"dockerfile": "plug_mine:Dockerfile"}, "its Dockerfile is given as 'plug_mine:Dockerfile', but there is no"),
+        (
+            {"stack": replace(MINE.stack, device_locks={"cuda": "plug_mine:cuda.lock"})},
+            "its lock is given as 'plug_mine:cuda.lock', but there is no file",
+        ),
         ({"supports": moody()}, "supports() says 'no', then None of one cell"),
         ({"stack": replace(MINE.stack, lock="plug_mine:other.lock")}, "there is no file"),
         (
@@ -85,8 +95,24 @@ def test_a_lock_that_pins_not_everything_is_a_fault(package: Path) -> None:
     assert "plug_mine:mine.lock leaves open what is installed ('numpy>=2')" in found
 
 
-def test_a_runner_that_another_module_defines_is_found_by_its_import(package: Path) -> None:
-    (package / "runner.py").write_text("from plug_mine.parts import Part as MineRunner\n")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from plug_mine.parts import Part as MineRunner\n",
+        "MineRunner = type('MineRunner', (), {})\n",
+        "try:\n    from wonder import MineRunner\nexcept ImportError:\n    MineRunner = None\n",
+    ],
+    ids=["imported", "assigned", "in one of two ways"],
+)
+def test_a_runner_that_comes_otherwise_than_by_a_class_statement_is_found(package: Path, source: str) -> None:
+    (package / "runner.py").write_text(source)
+    assert declared(MINE, CELL).faults == ()
+
+
+def test_a_runner_whose_module_is_a_package_is_found(package: Path) -> None:
+    (package / "runner.py").unlink()
+    (package / "runner").mkdir()
+    (package / "runner" / "__init__.py").write_text("class MineRunner: ...\n")
     assert declared(MINE, CELL).faults == ()
 
 
@@ -106,6 +132,17 @@ def test_a_plugin_that_imports_what_its_lock_pins_or_any_framework_is_heavy(pack
     (info / "top_level.txt").write_text("wonder\n")
     (package / "plugin.py").write_text("print('hello')\nimport wonder, torch, numpy\n")
     assert loaded("plug_mine.plugin", MINE.stack).heavy == ("torch", "wonder")
+
+
+def test_where_no_lock_tells_what_the_stack_has_frameworks_are_heavy_all_the_same(package: Path) -> None:
+    (package.parent / "torch.py").write_text("")
+    (package / "plugin.py").write_text("import torch\n")
+    assert loaded("plug_mine.plugin", replace(MINE.stack, lock="plug_mine:no.lock")).heavy == ("torch",)
+
+
+def test_a_plugin_that_ends_the_process_without_a_word_is_told_too(package: Path) -> None:
+    (package / "plugin.py").write_text("import os\nos._exit(3)\n")
+    assert loaded("plug_mine.plugin", MINE.stack).error == "it printed nothing"
 
 
 def test_a_plugin_that_cannot_be_imported_is_told_with_the_last_line_of_its_error(package: Path) -> None:

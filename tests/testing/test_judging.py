@@ -125,7 +125,18 @@ def test_a_good_launch_passes_every_check() -> None:
             "memory",
             "memory() leaves out allocated_bytes",
         ),
+        (
+            otherwise(Counted, bytes=dict.fromkeys(WHY_UNKNOWN)),
+            "memory",
+            "memory() leaves out weights_bytes",
+        ),
+        (
+            otherwise(Counted, bytes={**dict.fromkeys(WHY_UNKNOWN), "weights_bytes": 9, "allocated_bytes": -1}),
+            "memory",
+            "allocated_bytes: below zero",
+        ),
         (otherwise(Counted, bytes={**dict.fromkeys(WHY_UNKNOWN), "weights_bytes": 0}), "memory", "weights_bytes is 0"),
+        (otherwise(Freed, held_after_bytes=900_000_000), "close", "close() gave back 0 MB, the weights are 90 MB"),
         (otherwise(Freed, held_after_bytes=170_000_000), "close", "close() gave back 30 MB, the weights are 90 MB"),
         (
             Declared(("it has no description. Say it", "no lock")),
@@ -158,6 +169,36 @@ def test_a_runner_that_tells_what_is_in_effect_whatever_was_asked_for_is_honest(
     assert (honesty.passed, honesty.message) == (True, "asked for float13, which there is not, it told 'float32'")
 
 
+def test_a_runner_that_refuses_what_there_is_not_is_honest_in_its_own_words() -> None:
+    assert "it refused: float13: there is no such dtype" in verdicts()["honesty"].message
+
+
+def test_a_launch_that_ended_early_says_how_and_that_this_comes_first() -> None:
+    seen = {type(observation): observation for observation in GOOD}
+    ended = judge(Case(BACKEND, CELL, INPUTS, seen, ending="crashed in close: exit code 3"))
+    assert {finding.check for finding in ended if finding.passed is False} == {"ends"}
+    (ends,) = (finding for finding in ended if finding.check == "ends")
+    assert "everything was seen: crashed in close: exit code 3. Mend that first" in ends.message
+
+
+@pytest.mark.parametrize(("operation", "tokens"), [("decode", 1), ("generate", 5), ("prefill", 4)])
+def test_items_are_judged_by_what_the_operation_makes_of_a_row(operation: str, tokens: int) -> None:
+    cell = CELL.model_copy(update={"operation": operation, "new_tokens": 5})
+    right = (
+        otherwise(Started, items={"samples": 2, "tokens": 2 * tokens}),
+        otherwise(Reshaped, items={"samples": 1, "tokens": tokens}),
+    )
+    assert verdicts(*right, cell=cell)["items"].passed
+    wrong = otherwise(Started, items={"samples": 2, "tokens": 2 * tokens + 1})
+    assert verdicts(*right, wrong, cell=cell)["items"].passed is False
+
+
+def test_parity_of_tokens_names_no_largest_difference() -> None:
+    assert verdicts()["parity"].message == "outputs are the reference's, to 2e-06"
+    tokens = Paired(ParityRecord(when="before", passed=True, max_abs=None))
+    assert verdicts(tokens)["parity"].message == "outputs are the reference's"
+
+
 def test_what_was_not_looked_at_has_the_reason_and_no_verdict() -> None:
     found = judge(Case(BACKEND, CELL, INPUTS, {}, unseen={Paired: "no reference here"}))
     by_check = {finding.check: finding for finding in found}
@@ -177,6 +218,15 @@ def test_a_backend_that_compiles_nothing_need_not_count() -> None:
     interpreting = replace(interpreting, compilations=0)  # type: ignore[call-arg]
     seen = (interpreting, otherwise(Compared, compilations=0), otherwise(Reshaped, compilations_after=1))
     assert verdicts(*seen)["compilations"] == Finding("compilations", True, "it compiles nothing, and says so")
+
+
+def test_a_backend_that_has_a_compile_phase_has_to_count() -> None:
+    seen = (
+        otherwise(Started, compilations=0),
+        otherwise(Compared, compilations=0),
+        otherwise(Reshaped, compilations_before=0, compilations_after=0),
+    )
+    assert "compilations() stood at 0" in verdicts(*seen)["compilations"].message
 
 
 @pytest.mark.parametrize("weights", [None, 1 << 20])

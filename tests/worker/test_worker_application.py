@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from application_doubles import TOKENIZE_S, TRANSFER_S, Transformers, Unpaddable, WordTokenizer
+from application_doubles import (
+    TOKENIZE_S,
+    TRANSFER_S,
+    LoudnessExtractor,
+    Spelling,
+    Transformers,
+    Unpaddable,
+    WordTokenizer,
+)
 from harness_fake.runner import last_hidden_state
 from worker_driver import LATENCY
 
@@ -201,6 +209,36 @@ def test_images_go_through_their_processor_and_come_out_as_classes(make_job: Mak
     assert ready.facts["details"]["application"]["example"].startswith("{'label': 'dark', 'score': 0.73")
     with np.load(Path(job.folder) / "outputs-before/slot-0.npz") as outputs:
         assert outputs["logits"].tolist() == [[-0.5, 0.5], [0.5, -0.5]]
+
+
+def speech(make_job: MakeJob) -> Job:
+    """Over one slot of two rows, each three stretches long, that begin with what is said there."""
+    made = make_job("application_doubles:AudioRunner")
+    job = replace(made, operation="application", task="automatic-speech-recognition")
+    audio = np.repeat(np.array([[[1, 2, 0], [2, 2, 1]]], np.float32), 4, axis=2)
+    give(job, {"conv_dim": [8], "vocab_size": 3}, audio=audio)
+    return job
+
+
+def test_audio_goes_through_its_feature_extractor_and_comes_out_as_text(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, Spelling)
+    (ready,) = opened(speech(make_job))
+    assert isinstance(ready, Ready)
+    assert [stage for phase, stage, _ in ready.stages if phase == "load"] == ["weights", "feature_extractor"]
+    told = ready.facts["details"]["application"]
+    assert (told["reader"], told["example"]) == ("LoudnessExtractor", "'ab-'")
+
+
+def test_audio_of_another_rate_is_refused_with_both(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Spelling)
+    monkeypatch.setattr(LoudnessExtractor, "sampling_rate", 8_000)
+    failed = failure(speech(make_job))
+    assert (failed.reason, failed.message) == (
+        "unsupported",
+        "application latency: the checkpoint reads 8000 Hz, audio here has 16000",
+    )
 
 
 # --- what cannot be an application ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from harness.worker.postprocess import (
     filled_masks,
     next_tokens,
     token_labels,
+    transcripts,
 )
 
 MEANING = Meaning({0: "calm", 1: "glad"}, lambda token: f"<{token}>", mask_id=9)
@@ -45,6 +46,12 @@ def test_features_of_images_are_the_mean_over_all_places(shape: tuple[int, ...])
     hidden = np.zeros(shape, np.float32)
     hidden[(..., 0) if len(shape) == 3 else (0, 0)] = 4
     assert embeddings({"last_hidden_state": hidden}, Batch({"pixel_values": hidden}), MEANING) == [[1.0, 0.0]]
+
+
+def test_a_transcript_is_what_the_likeliest_tokens_of_all_places_spell() -> None:
+    logits = np.array([[[0, 9, 0], [0, 0, 9], [9, 0, 0]]], np.float32)
+    meaning = Meaning({}, str, spell=lambda places: "".join("_ab"[token] for token in places))
+    assert transcripts({"logits": logits}, Batch({}), meaning) == ["ab_"]
 
 
 def test_features_of_nothing_but_zeros_are_zeros() -> None:

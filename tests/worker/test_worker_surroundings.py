@@ -116,6 +116,13 @@ def test_a_call_of_seconds_among_calls_of_milliseconds_is_a_stop() -> None:
     assert stops(*[20] * 9, 2_020) == ["a call took 2.0 s, the median call 0.02 s"]
 
 
+def test_calls_of_slots_that_take_differently_long_are_compared_with_those_of_their_slot() -> None:
+    total_ns, slot = np.array([10, 2_000] * 4 + [10, 10, 2_000]) * MS, np.array([0, 1] * 4 + [0, 0, 0])
+    compiled = np.zeros_like(total_ns)
+    assert long_call(total_ns[:-1], compiled[:-1], slot[:-1]) == []
+    assert long_call(total_ns, compiled, slot) == ["a call took 2.0 s, the median call 0.01 s"]
+
+
 @pytest.mark.parametrize(
     "total_ms",
     [[20] * 9 + [900], [500] * 9 + [1_600], [3_000] * 10, [2_000]],

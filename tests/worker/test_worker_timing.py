@@ -196,6 +196,24 @@ def test_throughput_of_an_operation_with_a_state_leaves_its_beginnings_out() -> 
     assert len(operation.begun) == 1 + 3
 
 
+# --- slots that take differently long -------------------------------------------------------------------------------
+
+
+def test_where_slots_take_differently_long_every_stretch_is_of_whole_rotations() -> None:
+    clock = ManualClock()
+    operation = ClockedOperation(clock, call_ns=lambda n: MS * (1 + n % 4))
+    loop = TimingLoop(operation, 4, operation.compilations, clock, whole_rotations=True)
+    for stretch in (loop.latency(calls=3), loop.latency(calls=1, budget_ns=4 * MS), loop.latency(calls=9, limit_ns=MS)):
+        assert stretch.slot.tolist() == [0, 1, 2, 3]
+        assert stretch.total_ns.tolist() == [MS, 2 * MS, 3 * MS, 4 * MS]
+    settle_calls, recorded = loop.latency_round(replace(ROUND, settle_calls=1, settle_ns=0, calls=5, budget_ns=0))
+    assert (settle_calls, recorded.slot.tolist()) == (4, [0, 1, 2, 3] * 2)
+    settle_calls, together = loop.throughput_round(replace(ROUND, settle_calls=1, settle_ns=0, calls=5, budget_ns=0))
+    assert (settle_calls, together.calls, together.elapsed_ns) == (4, 8, 20 * MS)
+    _, together = loop.throughput_round(replace(ROUND, settle_calls=1, calls=50, limit_ns=MS))
+    assert (together.calls, together.elapsed_ns) == (4, 10 * MS)
+
+
 # --- garbage, clock -------------------------------------------------------------------------------------------------
 
 

@@ -71,9 +71,9 @@ def test_windows_hold_as_many_of_each_step_where_steps_differ() -> None:
     series = np.array([1_000 + 100 * (call % 16) for call in range(96)], np.int64)
     compiled = np.zeros_like(series)
     assert SettlingDetector(10, 0, 0.03).settled_after(series[:48], compiled[:48]) is None
-    assert SettlingDetector(10, 0, 0.03, calls_per_begin=16).settled_after(series[:48], compiled[:48]) == 0
-    assert SettlingDetector(17, 0, 0.03, calls_per_begin=16).settled_after(series[:95], compiled[:95]) is None
-    assert SettlingDetector(17, 0, 0.03, calls_per_begin=16).settled_after(series, compiled) == 0
+    assert SettlingDetector(10, 0, 0.03, calls_together=16).settled_after(series[:48], compiled[:48]) == 0
+    assert SettlingDetector(17, 0, 0.03, calls_together=16).settled_after(series[:95], compiled[:95]) is None
+    assert SettlingDetector(17, 0, 0.03, calls_together=16).settled_after(series, compiled) == 0
 
 
 def test_windows_last_at_least_as_long_as_asked() -> None:

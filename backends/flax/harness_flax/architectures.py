@@ -61,8 +61,13 @@ MODEL_TYPES = {
         beit dinov2 regnet resnet vit
         """
     ),
+    "automatic-speech-recognition": _words(
+        """
+        speech-encoder-decoder wav2vec2 whisper
+        """
+    ),
 }
-"""By task: model types (of config.json) that its Flax auto class has a class for."""
+"""By task: model types (of config.json) that its Flax auto class, or `NAMED_CLASSES`, has a class for."""
 
 ROTARY = ("gemma", "llama", "mistral")
 """Model types whose Flax code has one way to make rotary positions: no scaling of any kind."""
@@ -75,6 +80,7 @@ FIXED_SETTINGS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
     "gpt-sw3": {"scale_attn_by_inverse_layer_idx": (False, False), "scale_attn_weights": (True, True)},
     "gpt2": {"scale_attn_by_inverse_layer_idx": (False, False), "scale_attn_weights": (True, True)},
     "llama": {"mlp_bias": (False, False)},
+    "wav2vec2": {"do_stable_layer_norm": (False, True), "feat_extract_norm": ("group", "layer")},
 }
 """Model type -> key of config.json -> (Transformers' default, the only value that the Flax code computes or that compares)."""
 
@@ -89,6 +95,12 @@ CACHE_FAULTS: Mapping[str, str] = {
 
 ENCODERS = {"mt5": "FlaxMT5EncoderModel", "t5": "FlaxT5EncoderModel"}
 """Encoder-decoders whose encoder has a Flax class of its own: that extracts features."""
+
+CTC = {"wav2vec2": "FlaxWav2Vec2ForCTC"}
+"""Models that label stretches of audio: Flax has no auto class for them."""
+
+NAMED_CLASSES: Mapping[str, Mapping[str, str]] = {"feature-extraction": ENCODERS, "automatic-speech-recognition": CTC}
+"""Task -> model type -> the Flax class that is asked for by its name."""
 
 
 def differences(model_config: Mapping[str, Any]) -> Iterator[str]:

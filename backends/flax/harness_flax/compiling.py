@@ -8,10 +8,7 @@ import jax
 from jax import monitoring
 
 from harness.worker.api import Job
-
-COMPILED = "/jax/core/compile/backend_compile_duration"
-"""Told for every program that XLA compiles or the persistent cache gives: ahead of time, for a jitted function that met a new
-shape, or for a single operation."""
+from harness.worker.xla import Compilations
 
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 """Told where the persistent cache gives the program."""
@@ -28,25 +25,18 @@ def set_up_cache(job: Job) -> None:
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
 
 
-class CompileLog:
-    """Listens to JAX from its making to `close`."""
+class CompileLog(Compilations):
+    """What the persistent cache gives is counted as well."""
 
     def __init__(self) -> None:
-        self.compilations = 0
+        super().__init__(jax)
         self.cache_hits = 0
-        self.total_s = 0.0
-        monitoring.register_event_duration_secs_listener(self._told_duration)
-        monitoring.register_event_listener(self._told)
+        monitoring.register_event_listener(self._told_hit)
 
     def close(self) -> None:
         """Listen no more."""
-        monitoring.unregister_event_duration_listener(self._told_duration)
-        monitoring.unregister_event_listener(self._told)
+        super().close()
+        monitoring.unregister_event_listener(self._told_hit)
 
-    def _told_duration(self, event: str, duration_s: float, **_: Any) -> None:
-        if event == COMPILED:
-            self.compilations += 1
-            self.total_s += duration_s
-
-    def _told(self, event: str, **_: Any) -> None:
+    def _told_hit(self, event: str, **_: Any) -> None:
         self.cache_hits += event == CACHE_HIT

@@ -6,21 +6,15 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jaxlib.version
 from jax.interpreters import partial_eval
 
-from harness.worker.api import RUNNERS_COUNTERS, Counters, describe_build
+from harness.worker.api import Counters, cpu_counters, describe_build, versions_of
 
 DISTRIBUTIONS = ("jax", "jaxlib", "flax", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
-
-POOL = "tf_XLAEigen"
-"""What the threads are called among which XLA divides operations on CPU."""
 
 RANDOM = re.compile(r"\b(random_\w+|threefry2x32|rng_\w+)\b")
 """Primitives that draw random numbers: dropout does, where it is on."""
@@ -30,7 +24,7 @@ CORES_USED_NS = 100_000_000  # how long calls are watched, at least
 
 def versions() -> dict[str, str]:
     """Of the distributions that can change a number."""
-    return {name: version(name) for name in DISTRIBUTIONS}
+    return versions_of(DISTRIBUTIONS)
 
 
 def device(weights: Any) -> str:
@@ -46,25 +40,13 @@ def kind(device: jax.Device | None) -> str | None:
     return "cuda" if is_cuda else device.platform
 
 
-def dtype(weights: Any) -> str:
-    """That of all floating weights; several are joined by "+"."""
-    kinds = {leaf.dtype for leaf in jax.tree.leaves(weights)}
-    return "+".join(sorted(kind.name for kind in kinds if jnp.issubdtype(kind, jnp.floating)))
-
-
-def weights_bytes(weights: Any) -> int:
-    """Bytes of all weights; what a repair makes of them inside the program does not count."""
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(weights))
-
-
 def allocator_counters(stats: Mapping[str, int] | None) -> Counters:
     """What the device's allocator tells of itself (`Device.memory_stats`; None on CPU, where it counts nothing).
 
     Its peaks are those since it was made, so they count under names of their own: they are no peaks of the memory pass.
     """
     if stats is None:
-        nothing = dict.fromkeys(RUNNERS_COUNTERS, "XLA's allocator counts nothing on this device")
-        return {**nothing, "device_context_bytes": "a CPU has no context"}
+        return cpu_counters("XLA's allocator counts nothing on this device")
     return {
         "allocated_bytes": stats["bytes_in_use"],
         "peak_allocated_bytes": "XLA's peak cannot be reset: see peak_allocated_since_start_bytes",
@@ -72,11 +54,6 @@ def allocator_counters(stats: Mapping[str, int] | None) -> Counters:
         "peak_reserved_bytes": "XLA's peak cannot be reset",
         "device_context_bytes": "XLA makes the context and takes its pool in one",
     }
-
-
-def pool_threads() -> int:
-    """Of XLA's pool on CPU, counted by name in this process. A pool of one is not used: the caller does all the work."""
-    return sum((task / "comm").read_text().strip() == POOL for task in Path("/proc/self/task").iterdir())
 
 
 def draws_random_numbers(traced: jax.stages.Traced) -> bool:

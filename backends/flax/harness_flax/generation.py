@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import FlaxPreTrainedModel, GenerationConfig
 
-from harness.worker.api import KV_CACHE_BYTES, Arrays, Counters, Mark, Stages
+from harness.worker.api import KV_CACHE_BYTES, Arrays, Counters, Mark, Stages, Unsupported
+from harness.worker.endings import CountedCalls
 from harness.worker.items import count_items
 from harness_flax.programs import Function, Loaded, OneProgram, Program, Values, compile_ahead
 from harness_flax.repairs import Weights
@@ -138,7 +139,12 @@ class Generate(OneProgram):
     """
 
     def __init__(self, loaded: Loaded, slots: Sequence[Arrays]) -> None:
+        if len(loaded.job.eos_token_ids) > 1:
+            raise Unsupported(
+                f"Flax's generate ends texts by one token: the checkpoint names {loaded.job.eos_token_ids}"
+            )
         self._new_tokens, self._rows = loaded.job.new_tokens or 0, len(slots[0]["input_ids"])
+        self._counted = CountedCalls(self._rows * self._new_tokens, may_end_early=bool(loaded.job.eos_token_ids))
         self._model = CachedModel(loaded.definition.model, _tokens_read(loaded, slots) + self._new_tokens)
         # Each slot draws its own numbers, the same ones in every call: what was drawn can be drawn again.
         values = [
@@ -147,12 +153,15 @@ class Generate(OneProgram):
         function = _generate_function(loaded, do_sample=loaded.job.do_sample)
         super().__init__(loaded, function, values, _tokens_made(slots, self._new_tokens))
 
+    def begin(self, slot: int) -> None:
+        """Choose the prompt."""
+        super().begin(slot)
+        self._slot = slot
+
     def wait(self) -> None:
-        """Until the device is done. Raises RuntimeError where it has not made as many tokens as were asked for."""
+        """Until the device is done. Raises RuntimeError where the number of tokens, of all rows, is not the one it should be."""
         super().wait()
-        made, wanted = int(self._last["made"]), self._rows * self._new_tokens
-        if made != wanted:
-            raise RuntimeError(f"generate made {made} tokens; {self._rows} rows of {self._new_tokens} are {wanted}")
+        self._counted.check(self._slot, int(self._last["made"]))
 
     def outputs(self) -> Arrays:
         """`tokens`, int64 of (batch, new tokens); of beams also `sequences_scores`, float32 of (batch,), as PyTorch's generate has
@@ -164,7 +173,8 @@ class Generate(OneProgram):
         tokens = {"tokens": np.array(made["tokens"], np.int64)}
         if "scores" not in made:
             return tokens
-        # Flax divides the sums of those beams only that have met an end of text before the last token: none here.
+        # Flax divides the sums of those beams only that have met an end of text before the last token: none here, as the plugin
+        # declares no beam search that may meet one.
         return {**tokens, "sequences_scores": np.array(made["scores"], np.float32) / self._new_tokens}
 
     def counters(self) -> Counters:
@@ -202,27 +212,38 @@ def _generate_function(loaded: Loaded, *, do_sample: bool) -> Function:
         )
         tokens = found.sequences[:, -new_tokens:]
         scores = {"scores": found.scores} if "scores" in found else {}
-        return {"tokens": tokens, "made": jnp.sum(tokens != settings.pad_token_id), **scores}
+        return {"tokens": tokens, "made": _made(loaded, tokens), **scores}
 
     return generate
 
 
+def _made(loaded: Loaded, tokens: jax.Array) -> jax.Array:
+    """How many tokens of all rows; where one ends texts, up to and including the first such of each."""
+    ends = tokens == _end_token(loaded)
+    if not loaded.job.eos_token_ids:
+        return jnp.sum(~ends)
+    return jnp.sum(jnp.cumsum(ends, axis=1) - ends == 0)
+
+
+def _end_token(loaded: Loaded) -> int:
+    """What ends a text, and stands for a token not made: the job's. Where nothing is to, one more than the last token of the
+    vocabulary: no model chooses it, so none stops early, and what was not made shows."""
+    named = loaded.job.eos_token_ids
+    return named[0] if named else int(loaded.definition.model.config.vocab_size)
+
+
 def _settings(loaded: Loaded, *, do_sample: bool) -> GenerationConfig:
     """From scratch, so that nothing plays a part that a checkpoint says of generation: what is drawn is drawn from the whole
-    vocabulary, by the model's own probabilities.
-
-    What stands for the end of a text, and for a token not yet made, is one more than the last token of the vocabulary: no model
-    chooses it, so none stops early, and what was not made shows. Nor is a shortest length asked for: for one Flax changes logits.
+    vocabulary, by the model's own probabilities. Nor is a shortest length asked for: for one Flax changes logits.
     """
-    config = loaded.definition.model.config
-    no_token = config.vocab_size
+    config, end_token = loaded.definition.model.config, _end_token(loaded)
     return GenerationConfig(
         max_new_tokens=loaded.job.new_tokens,
         min_length=None,
         do_sample=do_sample,
         num_beams=loaded.job.num_beams,
-        eos_token_id=no_token,
-        pad_token_id=no_token,
+        eos_token_id=end_token,
+        pad_token_id=end_token,
         decoder_start_token_id=getattr(config, "decoder_start_token_id", None),
         **({"top_k": 0} if do_sample else {}),
     )

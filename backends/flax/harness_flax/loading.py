@@ -24,14 +24,14 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig, FlaxPreTrainedModel, PretrainedConfig
 from transformers.modeling_flax_pytorch_utils import convert_pytorch_state_dict_to_flax
 
-from harness.tasks import TASKS
+from harness.tasks import AUTO_CLASSES, task_for
 from harness.worker.api import Job
 from harness.worker.weights import refuse_missing
-from harness_flax.architectures import ENCODERS
+from harness_flax.architectures import NAMED_CLASSES
 from harness_flax.repairs import Repair, Weights
 
-CLASSES = {name: getattr(transformers, f"Flax{task.auto_class}") for name, task in TASKS.items()}
-"""By task: Flax's go by the names of PyTorch's."""
+CLASSES = {name: getattr(transformers, f"Flax{name}") for name in AUTO_CLASSES if hasattr(transformers, f"Flax{name}")}
+"""By the names of PyTorch's. There is none for CTC: `NAMED_CLASSES`."""
 
 PREFIXES = {"xlm-roberta": "roberta"}
 """Model type -> what PyTorch's names of a base model's weights begin with, where the Flax class names something else."""
@@ -84,9 +84,10 @@ def _mend_in_calls(definition: Definition) -> None:
 
 def _model_class(config: PretrainedConfig, task: str) -> Callable[..., FlaxPreTrainedModel]:
     """By task. What an encoder-decoder extracts features with is its encoder: the decoder's weights find no place in it."""
-    is_run_as_encoder = task == "feature-extraction" and config.model_type in ENCODERS
+    named = NAMED_CLASSES.get(task, {}).get(config.model_type)
+    auto_class = task_for(task, is_encoder_decoder=config.is_encoder_decoder).auto_class
     make: Callable[..., FlaxPreTrainedModel] = (
-        getattr(transformers, ENCODERS[config.model_type]) if is_run_as_encoder else CLASSES[task].from_config
+        getattr(transformers, named) if named else CLASSES[auto_class].from_config
     )
     return make
 

@@ -33,6 +33,11 @@ def _reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator[str]:
         yield f"task feature-extraction: Transformers has no Flax class for the encoder of model type {model_type}"
     if cell.operation in GENERATION and cell.task == "text-generation" and model_type in CACHE_FAULTS:
         yield f"operation {cell.operation}: the Flax code of {model_type} {CACHE_FAULTS[model_type]}"
+    if cell.stop_at_eos and cell.num_beams > 1:
+        yield (
+            f"num_beams {cell.num_beams} with stop_at_eos: where one beam has met end-of-text, Flax's search weighs none against "
+            "it that comes to new_tokens without; PyTorch's does, and finds other texts"
+        )
     yield from differences(model_config)
 
 

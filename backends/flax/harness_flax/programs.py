@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import numpy.typing as npt
 
-from harness.worker.api import Arrays, Counters, Job, Mark, Stages, Stopwatch
+from harness.worker import xla
+from harness.worker.api import Arrays, Counters, Job, Mark, Stages
 from harness_flax.compiling import CompileLog
 from harness_flax.loading import Definition
 from harness_flax.repairs import Weights
@@ -24,31 +22,19 @@ Function = Callable[[Weights, Values], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Program:
-    """A function as JAX traced it and XLA compiled it. Calling it with another shape is a TypeError, never a compilation."""
+class Program(xla.Ahead):
+    """Compiled ahead of time."""
 
-    traced: jax.stages.Traced
-    compiled: jax.stages.Compiled
-    stages: Stages
     was_cached: bool  # the persistent cache gave it
 
 
 def compile_ahead(
     log: CompileLog, function: Callable[..., Any], *arguments: Any, donated: tuple[int, ...] = ()
 ) -> Program:
-    """Trace to JAX's language, lower to XLA's, compile. Arguments are arrays or their shapes.
-
-    The program may overwrite the arguments at the positions `donated`: they are of no use after a call.
-    """
+    """As `xla.compile_ahead`, with JAX's own word on whether its cache had the program."""
     hits_before = log.cache_hits
-    watch = Stopwatch()
-    traced = jax.jit(function, donate_argnums=donated).trace(*arguments)
-    watch.lap("trace")
-    lowered = traced.lower()
-    watch.lap("lower")
-    compiled = lowered.compile()
-    watch.lap("compile")
-    return Program(traced, compiled, watch.laps, log.cache_hits > hits_before)
+    ahead = xla.compile_ahead(jax, function, *arguments, donated=donated)
+    return Program(ahead.traced, ahead.compiled, ahead.stages, log.cache_hits > hits_before)
 
 
 @dataclass(frozen=True)
@@ -61,12 +47,8 @@ class Loaded:
     log: CompileLog
 
     def on_device(self, slot: Arrays) -> Values:
-        """Copies on the device; floating inputs in the model's dtype, token ids in 32 bits, as JAX has them."""
-        return {name: self._value(array) for name, array in slot.items()}
-
-    def _value(self, array: npt.NDArray[Any]) -> jax.Array:
-        is_floating = jnp.issubdtype(array.dtype, jnp.floating)
-        return jax.device_put(array.astype(jnp.dtype(self.job.dtype) if is_floating else np.int32))
+        """Copies on the device; floating inputs in the model's dtype."""
+        return xla.on_device(jax, slot, self.job.dtype)
 
 
 class OneProgram:

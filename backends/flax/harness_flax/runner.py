@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import jaxlib
 
+from harness.worker import xla
 from harness.worker.api import Arrays, Counters, Facts, Job, Stages, Stopwatch, Unsupported
 from harness_flax import facts
 from harness_flax.compiling import CompileLog, set_up_cache
@@ -73,8 +74,8 @@ class FlaxRunner:
         compiled = operation.program.compiled
         effective = {
             "device": facts.device(weights),
-            "dtype": facts.dtype(weights),
-            "threads": facts.pool_threads(),
+            "dtype": xla.dtype(jax.tree.leaves(weights)),
+            "threads": xla.pool_threads(),
             "eval_mode": not facts.draws_random_numbers(operation.evaluated),
             "inference_mode": isinstance(compiled, jax.stages.Compiled),  # which JAX refuses to differentiate
             "compile_cache": self._warmth(),
@@ -92,14 +93,15 @@ class FlaxRunner:
 
     def compilations(self) -> int:
         """Everything that XLA compiled, the few small programs that JAX needs while loading included."""
-        return self._log.compilations
+        return self._log.count
 
     def memory(self, *, reset: bool = False) -> Counters:  # noqa: ARG002 - XLA's peaks cannot be reset
         """The weights, the cache of keys and values, and what the program needs beside them, its outputs and its inputs."""
         analysis = self._operation.program.compiled.memory_analysis()
         return {
             **facts.allocator_counters(jax.devices()[0].memory_stats()),
-            "weights_bytes": facts.weights_bytes(self._loaded.weights),
+            # What a repair makes of them inside the program does not count.
+            "weights_bytes": xla.nbytes(jax.tree.leaves(self._loaded.weights)),
             **self._operation.counters(),
             "temporaries_bytes": analysis.temp_size_in_bytes,
         }
@@ -122,12 +124,8 @@ class FlaxRunner:
 
 
 def _set_up_device(job: Job) -> None:
-    """Device and threads: JAX makes its clients here. Raises Unsupported for a device that is not there.
-
-    XLA reads the size of its pool from NPROC, else from the processors that this process may use. XLA_FLAGS has nothing for it:
-    `--xla_cpu_multi_thread_eigen=false` leaves the pool as it is.
-    """
-    os.environ["NPROC"] = str(job.threads)
+    """Device and threads: JAX makes its clients here. Raises Unsupported for a device that is not there."""
+    xla.set_threads(job.threads)
     # Of a GPU's memory JAX would take three quarters at once, whatever the other workers of the block hold.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     jax.config.update("jax_platforms", PLATFORMS[job.device])

@@ -82,6 +82,12 @@ EXPORTABLE = {
         segformer swin swinv2 vit vit_msn
         """
     ),
+    "automatic-speech-recognition": _words(
+        """
+        data2vec-audio hubert mctct moonshine sew sew-d speech_to_text unispeech unispeech-sat wav2vec2
+        wav2vec2-conformer wavlm whisper
+        """
+    ),
 }
 """By task: what optimum's ONNX exporter supports (`TasksManager.get_supported_model_type_for_task`). Tasks of generation it
 supports of the same model types with a cache ("text-generation-with-past") as without."""

@@ -1,19 +1,11 @@
-"""`python -I -m harness_onnxruntime.export_process`: checkpoint in, ONNX out. Started by `harness_onnxruntime.exporter`.
-
-Each line of stdin is {"step": NAME, "arguments": {...}}, each line of stdout its answer: what the step returned, or
-{"error": TEXT}. The first answer, {}, comes unasked once everything is imported. The end of stdin ends the process.
-"""
+"""The runner's helper: checkpoint in, ONNX out, so that PyTorch is nowhere in the process that is measured."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import onnx
 import torch
@@ -22,8 +14,9 @@ from optimum.exporters.onnx import export as export_graph
 from optimum.exporters.onnx import main_export
 from optimum.exporters.tasks import TasksManager
 from optimum.onnxruntime import AutoOptimizationConfig, ORTOptimizer
-from transformers import AutoConfig, AutoModelForTextEncoding
+from transformers import AutoConfig, AutoModelForTextEncoding, PretrainedConfig
 
+from harness.worker.helper import serve
 from harness_onnxruntime.artefact import MODEL
 
 FLOATS = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -38,7 +31,8 @@ def export(checkpoint: str, task: str, folder: str, threads: int, with_cache: bo
     `with_cache`: a decoder that takes and gives keys and values. Parity is judged later, so optimum need not validate.
     """
     torch.set_num_threads(threads)
-    is_encoder_decoder = AutoConfig.from_pretrained(checkpoint, local_files_only=True).is_encoder_decoder
+    config = AutoConfig.from_pretrained(checkpoint, local_files_only=True)
+    is_encoder_decoder = config.is_encoder_decoder
     if (
         with_cache
     ):  # afterwards optimum would merge the two graphs of an encoder-decoder's decoder; its own classes ask for none
@@ -46,12 +40,17 @@ def export(checkpoint: str, task: str, folder: str, threads: int, with_cache: bo
     elif is_encoder_decoder and task == "feature-extraction":
         _export_encoder(checkpoint, task, Path(folder))
     else:
-        _export_model(checkpoint, task, folder, monolith=True)
+        _export_model(checkpoint, task, folder, monolith=True, **_traced_shapes(config))
         _free_output_shapes(Path(folder) / MODEL)
     return _described(Path(folder))
 
 
-def _export_model(checkpoint: str, task: str, folder: str, **layout: bool) -> None:
+def _traced_shapes(config: PretrainedConfig) -> dict[str, int]:
+    """Optimum traces a Whisper with 30 s of audio, 3000 columns of a spectrogram, whatever the one length is that it takes."""
+    return {"nb_max_frames": 2 * config.max_source_positions} if config.model_type == "whisper" else {}
+
+
+def _export_model(checkpoint: str, task: str, folder: str, **layout: int) -> None:
     """`monolith`: in one file, where optimum would give encoder and decoder files of their own."""
     main_export(
         checkpoint,
@@ -159,26 +158,5 @@ def _peak_rss_bytes() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def _answers(commands: TextIO) -> Iterator[dict[str, Any]]:
-    yield {}
-    for line in commands:
-        command = json.loads(line)
-        try:
-            yield STEPS[command["step"]](**command["arguments"])
-        except Exception as error:
-            yield {"error": f"{type(error).__name__}: {error}\n{traceback.format_exc()}"}
-
-
-def _claim_stdout() -> TextIO:
-    """The real stdout; whatever else is printed from now on goes to stderr."""
-    mine = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return mine
-
-
 if __name__ == "__main__":
-    with _claim_stdout() as out:
-        for answer in _answers(sys.stdin):
-            out.write(json.dumps(answer) + "\n")
-            out.flush()
-    os._exit(0)  # tearing PyTorch down would take longer (0.9 s) than exporting a small model
+    serve(STEPS)

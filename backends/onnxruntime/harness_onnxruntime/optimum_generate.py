@@ -20,14 +20,11 @@ from optimum.onnxruntime import ORTModelForCausalLM, ORTModelForSeq2SeqLM
 from transformers import AutoConfig, GenerationConfig, StoppingCriteriaList
 
 from harness.worker.api import KV_CACHE_BYTES, Arrays, Counters, Mark, Stages, Stopwatch
+from harness.worker.endings import CountedCalls, filled
 from harness_onnxruntime.generation import Exported
 
 PROMPT = ("input_ids", "attention_mask")
 GREEDILY = {"do_sample": False, "top_k": None}
-
-
-class WrongCountError(Exception):
-    """The library made another number of tokens than it was asked for."""
 
 
 class Generate:
@@ -41,6 +38,8 @@ class Generate:
         self._exported = exported
         self._slots = slots
         self._given = prompt_tokens if exported.start_token is None else 1  # tokens of a row that it has not chosen
+        self._eos_token_ids = exported.job.eos_token_ids
+        self._counted = CountedCalls(exported.new_tokens, may_end_early=bool(self._eos_token_ids))
 
     def compile(self) -> Stages:
         """Create the sessions, then what is around them, and place the prompts."""
@@ -56,13 +55,13 @@ class Generate:
 
     def begin(self, slot: int) -> None:
         """Choose the prompt; where tokens are drawn, the next call on it draws the same each time."""
-        self._prompt = self._prompts[slot]
+        self._prompt, self._slot = self._prompts[slot], slot
         torch.manual_seed(slot)
 
     def call(self, mark: Mark | None = None) -> None:
-        """The call that is timed. Raises WrongCountError."""
-        stamps = StoppingCriteriaList([TokenMarks(mark, self._model.device)]) if mark else None
-        self._generated = self._generate(stopping_criteria=stamps)
+        """The call that is timed. Raises RuntimeError where the longest row has not as many tokens as it should."""
+        marks = TokenMarks(mark, self._model.device, first_alone=bool(self._eos_token_ids)) if mark else None
+        self._generated = self._generate(stopping_criteria=StoppingCriteriaList([marks]) if marks else None)
 
     def wait(self) -> None:
         """Until the device is done."""
@@ -71,7 +70,8 @@ class Generate:
     def outputs(self) -> Arrays:
         """The new tokens: of a call made greedily where they are drawn. Scores of beams are of a call made for them."""
         told = self._generate(**GREEDILY) if self._exported.job.do_sample else self._generated
-        tokens = {"tokens": told.sequences[:, self._given :].cpu().numpy()}
+        chosen = told.sequences[:, self._given :].cpu().numpy()
+        tokens = {"tokens": filled(chosen, self._exported.new_tokens, self._eos_token_ids)}
         if self._exported.job.num_beams == 1:
             return tokens
         return {**tokens, "sequences_scores": self._generate(output_scores=True).sequences_scores.cpu().numpy()}
@@ -99,9 +99,7 @@ class Generate:
     def _generate(self, **settings: Any) -> Any:
         """What Transformers returns (a ModelOutput), its tokens counted."""
         generated = self._model.generate(**self._prompt, **settings)
-        made, wanted = generated.sequences.shape[1] - self._given, self._exported.new_tokens
-        if made != wanted:
-            raise WrongCountError(f"generate() made {made} new tokens where {wanted} were asked for")
+        self._counted.check(self._slot, generated.sequences.shape[1] - self._given)
         return generated
 
     def _placed(self, slot: Arrays) -> dict[str, torch.Tensor]:
@@ -118,12 +116,14 @@ def _model(exported: Exported, sessions: Sequence[Any]) -> ORTModelForCausalLM |
 
 
 def _generation_config(exported: Exported) -> GenerationConfig:
-    """Made from nothing, so that no setting of the checkpoint's own generation_config.json takes part, and no token ends anything.
+    """Made from nothing, so that no setting of the checkpoint's own generation_config.json takes part, and no token ends anything
+    but those that the job names.
 
     Sampling draws by the model's own probabilities: Transformers would leave out all but the 50 likeliest.
     """
     job = exported.job
     sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0} if job.do_sample else {}
+    ending = {"eos_token_id": job.eos_token_ids, "pad_token_id": job.eos_token_ids[0]} if job.eos_token_ids else {}
     return GenerationConfig(
         max_new_tokens=exported.new_tokens,
         do_sample=job.do_sample,
@@ -131,4 +131,5 @@ def _generation_config(exported: Exported) -> GenerationConfig:
         decoder_start_token_id=exported.start_token,
         return_dict_in_generate=True,
         **sampling,
+        **ending,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness_pytorch.plugin import EAGER
+from harness_pytorch.plugin import EAGER, NO_TEXT
 from harness_pytorch.plugin import supports as supports_pytorch
 
 from harness.hookspecs import hookimpl
@@ -50,7 +50,7 @@ def _quantising_reasons(cell: Cell, model_config: Mapping[str, Any]) -> Iterator
         yield f"dtype int8: {cell.operation} would soon make other tokens than in float32; it is for forward and application"
     if cell.options.get("optimum_level"):
         yield "dtype int8: it is made of the graph as exported; leave optimum_level null"
-    if "num_channels" in model_config:
+    if NO_TEXT & model_config.keys():
         yield "dtype int8: it is for models of text, as products with weights are quantised and no convolutions"
 
 

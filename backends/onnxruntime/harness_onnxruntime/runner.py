@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,12 +34,13 @@ from harness.worker.api import (
     Stages,
     Stopwatch,
     Unsupported,
+    versions_of,
 )
+from harness.worker.helper import Helper
 from harness.worker.items import count_items
 from harness_onnxruntime.artefact import MODEL, Artefact
 from harness_onnxruntime.binding import OpenSession, Placed, device_of, inputs_of, place
 from harness_onnxruntime.build import parse_build
-from harness_onnxruntime.exporter import Exporter
 from harness_onnxruntime.generation import Decode, Exported, Prefill, start_token_of
 
 DISTRIBUTIONS = ("optimum", "optimum-onnx", "onnx", "torch", "transformers", "numpy")
@@ -84,7 +84,7 @@ class OnnxRuntimeRunner:
         """Start the exporter, unless what it would make is there already; import what generate needs."""
         self._artefact = Artefact(Path(job.cache))
         self._found = self._artefact.state()
-        self._exporter = None if self._found == "warm" else Exporter()
+        self._exporter = None if self._found == "warm" else Helper("-m", "harness_onnxruntime.export_process")
         self._sessions = 0
         if job.operation == "generate":
             import harness_onnxruntime.optimum_generate  # noqa: F401 - PyTorch's import is `import`, not compile
@@ -182,8 +182,8 @@ class OnnxRuntimeRunner:
             return Generate(exported, slots)
         return Prefill(exported, slots) if name == "prefill" else Decode(exported, slots)
 
-    def _exported(self, exporter: Exporter, watch: Stopwatch) -> Mapping[str, Any]:
-        """Fill the artefact's folder; what the exporter says of it. Raises ExportError."""
+    def _exported(self, exporter: Helper, watch: Stopwatch) -> Mapping[str, Any]:
+        """Fill the artefact's folder; what the exporter says of it. Raises HelperError."""
         job, level, folder = self._job, self._job.options.get("optimum_level"), str(self._artefact.folder)
         is_quantised = job.dtype == "int8"
         exported = f"{job.scratch}/exported" if level or is_quantised else folder
@@ -310,4 +310,4 @@ def _threads() -> int:
 
 def _versions() -> dict[str, str]:
     # The distribution has one name for CPUs and another for GPUs; the module has one.
-    return {"onnxruntime": onnxruntime.__version__, **{name: version(name) for name in DISTRIBUTIONS}}
+    return {"onnxruntime": onnxruntime.__version__, **versions_of(DISTRIBUTIONS)}

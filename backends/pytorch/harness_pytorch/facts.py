@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
+from harness.worker import pretrained
+from harness.worker.api import versions_of
 from harness_pytorch import quantising
 from harness_pytorch.build import parse_build
 
@@ -20,29 +21,19 @@ SDPA_KERNEL = "scaled_dot_product"
 
 def versions() -> dict[str, str]:
     """Of the distributions that can change a number. torch's own tells CPU builds from CUDA builds."""
-    return {name: version(name) for name in DISTRIBUTIONS}
+    return versions_of(DISTRIBUTIONS)
 
 
-def device(model: PreTrainedModel) -> str:
-    """The kind of device that all parameters are on; several are joined by "+"."""
-    return "+".join(sorted({parameter.device.type for parameter in model.parameters()}))
-
-
-def dtype(model: PreTrainedModel) -> str:
-    """That of all parameters, or of a quantised model that of its products; several are joined by "+"."""
-    parameters = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
-    return "+".join(sorted(quantising.product_dtypes(model) or parameters))
-
-
-def in_eval_mode(model: PreTrainedModel) -> bool:
-    """Whether every module is: one dropout in training mode is enough to spoil outputs."""
-    return not any(module.training for module in model.modules())
+def in_effect(model: PreTrainedModel) -> dict[str, Any]:
+    """Device, dtype and evaluation mode; of a quantised model, the dtype of its products."""
+    found = pretrained.in_effect(model)
+    products = quantising.product_dtypes(model)
+    return {**found, "dtype": "+".join(sorted(products))} if products else found
 
 
 def weights_bytes(model: PreTrainedModel) -> int:
     """Bytes of all parameters, and of what quantised layers have instead; tied ones count once."""
-    parameters = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    return parameters + quantising.packed_bytes(model)
+    return pretrained.weights_bytes(model) + quantising.packed_bytes(model)
 
 
 def make_context() -> int | str:

@@ -6,7 +6,8 @@ leave out the others. Timed in decode are the step and the choice of its token, 
 end-of-sequence.
 
 Generate is one call of `model.generate`. Its configuration is made here, and the checkpoint's own is put aside: `generate` would
-fill what is left open from it, penalties, sampling and the end-of-sequence that cuts texts short among it.
+fill what is left open from it, penalties, sampling and the end-of-sequence that cuts texts short among it. Where texts are to be
+cut short, the job says by which tokens.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
 from harness.worker.api import FIRST_TOKEN, KV_CACHE_BYTES, TOKEN, Arrays, Counters, Mark, Stages, Unsupported
+from harness.worker.endings import CountedCalls, filled
 from harness_pytorch.device import Tensors, synchronise
 from harness_pytorch.prompts import make_prompts, start_token
 
@@ -39,6 +41,7 @@ class Workload:
     new_tokens: int | None
     do_sample: bool
     num_beams: int
+    eos_token_ids: Sequence[int]  # of generate: each ends its row; empty: nothing does
 
     @property
     def batch(self) -> int:
@@ -177,6 +180,8 @@ class Generate(Generation):
         super().__init__(workload)
         self._wanted = _wanted(workload)
         self._samples, self._beams = workload.do_sample, workload.num_beams
+        self._eos_token_ids = list(workload.eos_token_ids)
+        self._counted = CountedCalls(self._wanted, may_end_early=bool(self._eos_token_ids))
         self._settings = settings | _put_aside(self._model)
         self._config = self._configured(do_sample=self._samples)
         self.items = {"tokens": workload.batch * self._wanted, "samples": workload.batch}
@@ -184,15 +189,16 @@ class Generate(Generation):
     def begin(self, slot: int) -> None:
         """Choose the prompt; where tokens are drawn, every call on it draws the same."""
         super().begin(slot)
+        self._slot = slot
         if self._samples:
             torch.manual_seed(slot)
 
     def call(self, mark: Mark | None = None) -> None:
-        """The call that is timed. Raises RuntimeError where the number of tokens is not the one asked for."""
-        made = self._generated(self._config, [] if mark is None else [TokenMarks(mark, self._device)])
+        """The call that is timed. Raises RuntimeError where the longest row has not as many tokens as it should."""
+        marks = TokenMarks(mark, self._device, first_alone=bool(self._eos_token_ids)) if mark else None
+        made = self._generated(self._config, [marks] if marks else [])
         self._sequences, self._filled = made.sequences, made[self._cache_name]
-        if (seen := self._chosen(made.sequences).shape[1]) != self._wanted:
-            raise RuntimeError(f"generate() chose {seen} tokens a row where {self._wanted} were asked for")
+        self._counted.check(self._slot, self._chosen(made.sequences).shape[1])
 
     def outputs(self) -> Arrays:
         """Tokens of (batch, new tokens), int64; of beam search their scores too, (batch,) float32.
@@ -201,7 +207,8 @@ class Generate(Generation):
         call of its own, as it keeps the scores of every step for them.
         """
         greedy = self._generated(self._configured(do_sample=False)).sequences if self._samples else self._sequences
-        tokens = {"tokens": self._chosen(greedy).cpu().numpy().copy()}
+        chosen = self._chosen(greedy).cpu().numpy().copy()
+        tokens = {"tokens": filled(chosen, self._wanted, self._eos_token_ids)}
         if self._beams == 1:
             return tokens
         scored = self._generated(self._configured(do_sample=False, output_scores=True))
@@ -213,6 +220,8 @@ class Generate(Generation):
 
     def _configured(self, **settings: Any) -> GenerationConfig:
         """Every setting whose default could be another: sampling by the model's own probabilities, beams by their mean."""
+        if self._eos_token_ids:
+            settings |= {"eos_token_id": self._eos_token_ids, "pad_token_id": self._eos_token_ids[0]}
         if settings["do_sample"]:
             settings |= {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
         if self._beams > 1:
@@ -231,17 +240,21 @@ class Generate(Generation):
 
 
 class TokenMarks(StoppingCriteria):
-    """Asked after each token whether to stop: it never does, and marks the token once the device is done with it."""
+    """Asked after each token whether to stop: it never does, and marks the token once the device is done with it.
 
-    def __init__(self, mark: Mark, device: torch.device) -> None:
+    `first_alone`: no other is marked.
+    """
+
+    def __init__(self, mark: Mark, device: torch.device, *, first_alone: bool) -> None:
         self._mark = mark
         self._device = device
-        self._names = chain([FIRST_TOKEN], repeat(TOKEN))
+        self._names = chain([FIRST_TOKEN], () if first_alone else repeat(TOKEN))
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> Any:  # noqa: ARG002 - Transformers' signature
         """For each row: not yet."""
-        synchronise(self._device)
-        self._mark(next(self._names))
+        if name := next(self._names, None):
+            synchronise(self._device)
+            self._mark(name)
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 

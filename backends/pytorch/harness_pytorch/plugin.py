@@ -11,6 +11,9 @@ from harness.tasks import GENERATION
 from harness_pytorch.architectures import ENCODERS, WITHOUT_LINEAR, WITHOUT_SDPA
 
 DTYPES = dict.fromkeys(("cpu", "cuda"), ("float32", "bfloat16", "float16"))
+NO_TEXT = {"num_channels", "conv_dim", "num_mel_bins"}
+"""Keys of configs of models that look or listen: much of what they do is convolutions."""
+
 WITH_INT8 = {**DTYPES, "cpu": (*DTYPES["cpu"], "int8")}
 CUDA_GRAPH_MODES = ("reduce-overhead",)
 OPERATIONS = ("forward", *GENERATION, "application")
@@ -51,7 +54,7 @@ def _unquantised(cell: Cell, model_config: Mapping[str, Any]) -> str | None:
     model_type, operation = model_config.get("model_type"), cell.operation
     if model_type in WITHOUT_LINEAR:
         return f"dtype int8: model type {model_type} has layers Conv1D in place of Linear, which PyTorch leaves as they are"
-    if "num_channels" in model_config:
+    if NO_TEXT & model_config.keys():
         return "dtype int8: it is for models of text, as PyTorch quantises linear layers and no convolutions"
     if operation in GENERATION:
         return (

@@ -19,9 +19,8 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForTextEncoding, PreTrainedModel
 
-from harness.tasks import GENERATION, TASKS
+from harness.tasks import AUTO_CLASSES, GENERATION, TASKS, task_for
 from harness.worker.api import (
-    RUNNERS_COUNTERS,
     Arrays,
     Counters,
     Facts,
@@ -30,15 +29,16 @@ from harness.worker.api import (
     Stages,
     Stopwatch,
     Unsupported,
+    cpu_counters,
 )
 from harness.worker.items import count_items
-from harness.worker.weights import refuse_missing
+from harness.worker.pretrained import read_model, set_threads
 from harness_pytorch import facts, generation, quantising
 from harness_pytorch.device import Tensors, find, synchronise
 from harness_pytorch.generation import Generation, Workload
 
-CLASSES = {name: getattr(transformers, task.auto_class) for name, task in TASKS.items()}
-"""By task. Named here and not where they are used, so that Transformers imports them now."""
+CLASSES = {name: getattr(transformers, name) for name in AUTO_CLASSES}
+"""By name. Named here and not where they are used, so that Transformers imports them now."""
 
 
 class TorchRunner:
@@ -54,7 +54,7 @@ class TorchRunner:
         """Make the device's context, where it has one; read the weights, then put them on the device."""
         self._job = job
         self._device = find(job.device)
-        _set_threads(job.threads)
+        set_threads(torch, job.threads)
         _set_precision(job.options.get("matmul_precision"))
         watch = Stopwatch()
         if self._device.type == "cuda":
@@ -93,10 +93,8 @@ class TorchRunner:
         self._operation.begin(0)
         kernels = facts.attention_kernels(self._operation.call)
         effective = {
-            "device": facts.device(self._model),
-            "dtype": facts.dtype(self._model),
+            **facts.in_effect(self._model),
             "threads": torch.get_num_threads(),
-            "eval_mode": facts.in_eval_mode(self._model),
             "inference_mode": self._operation.ran_in_inference_mode(),
             "attn_implementation": self._model.config._attn_implementation,
             "sdpa_called": bool(kernels),
@@ -114,8 +112,7 @@ class TorchRunner:
         """The weights and the cache; on a GPU also the allocator's counters and the context."""
         own = {"weights_bytes": facts.weights_bytes(self._model), **self._operation.counters()}
         if self._device.type != "cuda":
-            nothing = dict.fromkeys(RUNNERS_COUNTERS, "PyTorch's CPU allocator counts nothing")
-            return {**nothing, "device_context_bytes": "a CPU has no context", **own}
+            return cpu_counters("PyTorch's CPU allocator counts nothing", **own)
         if reset:
             torch.cuda.reset_peak_memory_stats(self._device)
         return own | {
@@ -142,7 +139,16 @@ class TorchRunner:
 
     def _workload(self, slots: Sequence[Tensors], items: Mapping[str, int]) -> Workload:
         job = self._job
-        return Workload(self._model, slots, items, self._device, job.new_tokens, job.do_sample, job.num_beams)
+        return Workload(
+            model=self._model,
+            slots=slots,
+            items=items,
+            device=self._device,
+            new_tokens=job.new_tokens,
+            do_sample=job.do_sample,
+            num_beams=job.num_beams,
+            eos_token_ids=job.eos_token_ids,
+        )
 
     def _tensors(self, slot: Arrays) -> Tensors:
         return {name: self._tensor(array) for name, array in slot.items()}
@@ -229,12 +235,6 @@ class Forward:
         self.__dict__.clear()
 
 
-def _set_threads(threads: int) -> None:
-    torch.set_num_threads(threads)
-    if torch.get_num_interop_threads() != 1:  # may be set once per process
-        torch.set_num_interop_threads(1)
-
-
 def _set_precision(precision: str | None) -> None:
     """float32 means float32, unless asked otherwise: cuDNN's own default would be TF32."""
     if precision is not None:
@@ -244,16 +244,13 @@ def _set_precision(precision: str | None) -> None:
 
 def _read(job: Job, attn_implementation: str) -> PreTrainedModel:
     """The model in evaluation mode. Raises Unsupported where the checkpoint lacks weights that the task needs."""
-    model, info = _model_class(job).from_pretrained(
+    model: PreTrainedModel = read_model(
+        _model_class(job),
         job.checkpoint,
         dtype=getattr(torch, quantising.STORED_AS if job.dtype == quantising.DTYPE else job.dtype),
         attn_implementation=attn_implementation,
-        local_files_only=True,
-        output_loading_info=True,
     )
-    refuse_missing(info["missing_keys"], model)
-    model.config.use_cache = False
-    return model.eval()
+    return model
 
 
 def _model_class(job: Job) -> Any:
@@ -263,7 +260,8 @@ def _model_class(job: Job) -> Any:
     """
     config = AutoConfig.from_pretrained(job.checkpoint, local_files_only=True)
     is_encoder = config.is_encoder_decoder and job.task == "feature-extraction"
-    found: Any = AutoModelForTextEncoding if is_encoder else CLASSES[job.task]
+    task = task_for(job.task, is_encoder_decoder=config.is_encoder_decoder)
+    found: Any = AutoModelForTextEncoding if is_encoder else CLASSES[task.auto_class]
     if type(config) not in found._model_mapping:
         version = transformers.__version__
         raise Unsupported(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.worker.api import FIRST_TOKEN, KV_CACHE_BYTES, TOKEN, Arrays, Counters, Job, Mark
+from harness.worker.endings import lengths
 from harness_fake.runner import FakeOperation, FakeRunner
 
 VOCABULARY = 20
@@ -100,29 +101,42 @@ class FakeGenerate(FakePrefill):
     def __init__(self, runner: FakeRunner, slots: Sequence[Arrays], job: Job) -> None:
         super().__init__(runner, slots, job)
         rows = len(slots[0]["input_ids"])
-        self.items: Mapping[str, int] = {"tokens": rows * self._new_tokens, "samples": rows}
+        self.items: Mapping[str, int] = {"tokens": rows * (job.new_tokens or 0), "samples": rows}
 
     @property
     def _new_tokens(self) -> int:
-        return self._job.new_tokens or 0
+        """Of the longest row."""
+        if not self._job.eos_token_ids:
+            return self._job.new_tokens or 0
+        return int(lengths(self._spoken()[0], self._job.eos_token_ids).max())
 
     @property
     def _cached_tokens(self) -> int:
         return self._job.sequence_length + self._new_tokens - 1
 
     def call(self, mark: Mark | None = None) -> None:
+        new_tokens = self._new_tokens
         stamp = mark if mark and not self._options.get("stampless") else lambda _: None
         super().call()
         stamp(FIRST_TOKEN)
-        for _ in range(self._new_tokens - 1):
+        for _ in range(new_tokens - 1):
             time.sleep(self._options.get("token_ms", 1.0) / 1000)
-            stamp(TOKEN)
+            if not self._job.eos_token_ids:
+                stamp(TOKEN)
 
     def outputs(self) -> Arrays:
         self._runner.enter("outputs")
         tokens, logits = self._spoken()
         scores = {"sequences_scores": logits.max(axis=-1).mean(axis=-1)} if self._job.num_beams > 1 else {}
-        return {"tokens": tokens, **scores}
+        return {"tokens": self._ended(tokens), **scores}
+
+    def _ended(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Rows filled up after their end; `deaf_to_eos` goes on instead."""
+        ending = self._job.eos_token_ids
+        if not ending or self._options.get("wrong") == "deaf_to_eos":
+            return tokens
+        is_after = np.arange(tokens.shape[1]) >= lengths(tokens, ending)[:, np.newaxis]
+        return np.where(is_after, ending[0], tokens)
 
 
 OPERATIONS = {"prefill": FakePrefill, "decode": FakeDecode, "generate": FakeGenerate}

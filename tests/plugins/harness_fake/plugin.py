@@ -13,7 +13,7 @@ from harness.hookspecs import hookimpl
 from harness.model import Backend, Cell, Option, Stack
 
 PHASES = ("load", "prepare", "compile", "first_call", "outputs", "warmup", "steady", "memory", "close")
-WRONGS = ("shape", "nan", "nan_after", "values", "after", "cached", "tokens", "near_tokens")
+WRONGS = ("shape", "nan", "nan_after", "values", "after", "cached", "tokens", "near_tokens", "deaf_to_eos")
 
 STACK = Stack(name="fake", lock="harness_fake:fake.lock", packages=("harness_fake",))
 
