@@ -34,6 +34,21 @@ ITEMS = {"samples": BATCH, "tokens": BATCH * SEQUENCE - PADDING, "positions": BA
 TIMEOUT_S = 1200
 CACHE = "reusable"
 
+SHORT_PROTOCOL: Mapping[str, Any] = {
+    "blocks": 1,
+    "passes": 1,
+    "repeats": 0,
+    "round_seconds": 0.05,
+    "round_calls": 3,
+    "settle_calls": 1,
+    "warm_up_window_calls": 3,
+    "warm_up_window_seconds": 0,
+    "warm_up_tolerance": 1000,
+    "probe_tolerance": 1000,
+    "idle_seconds": 0,
+}
+"""Of runs that are not about numbers: every step once, nothing waited for."""
+
 Outputs = list[dict[str, npt.NDArray[Any]]]
 
 

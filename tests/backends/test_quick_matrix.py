@@ -12,21 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
+from launches import SHORT_PROTOCOL
 
 ROOT = Path(__file__).parents[2]
 HARNESS = Path(sys.executable).with_name("harness")
-SHORT = {
-    "blocks": 1,
-    "passes": 1,
-    "repeats": 0,
-    "round_seconds": 0.1,
-    "round_calls": 3,
-    "settle_calls": 1,
-    "warm_up_window_calls": 3,
-    "warm_up_window_seconds": 0,
-    "warm_up_tolerance": 1000,
-    "idle_seconds": 0,
-}
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -40,7 +29,7 @@ def rows(
     """Exported rows by backend and batch size."""
     folder = tmp_path_factory.mktemp("quick")
     matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())
-    matrix["protocol"] |= SHORT
+    matrix["protocol"] |= SHORT_PROTOCOL
     if request.param == "venv":  # whole in containers; half of it tells as much of environments
         matrix["matrix"]["batch_size"] = [1]
     (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))

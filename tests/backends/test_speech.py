@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from launches import BATCH, HERE, SEQUENCE, Lab, Question, largest_difference
+from launches import BATCH, HERE, SEQUENCE, SHORT_PROTOCOL, Lab, Question, largest_difference
 
 from harness.model import Cell
 from harness.tasks import APPLICATION_PARTS, TASKS
@@ -90,19 +90,6 @@ def test_what_flax_has_no_code_for_is_refused_from_the_config_alone(lab: Lab) ->
 
 HARNESS = Path(sys.executable).with_name("harness")
 BACKENDS = ("eager", "flax")  # one of each generation of Transformers
-SHORT = {
-    "blocks": 1,
-    "passes": 1,
-    "repeats": 0,
-    "round_seconds": 0.05,
-    "round_calls": 3,
-    "settle_calls": 1,
-    "warm_up_window_calls": 3,
-    "warm_up_window_seconds": 0,
-    "warm_up_tolerance": 1000,
-    "probe_tolerance": 1000,
-    "idle_seconds": 0,
-}
 EXTRACTOR = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": 16_000, "do_normalize": True}
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "|")
 LETTERS = [chr(ord("A") + index) for index in range(26)]
@@ -114,7 +101,7 @@ def application(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     folder = tmp_path_factory.mktemp("speech")
     _write_speaker(lab.checkpoint(WAV2VEC2[0]), folder / "speaker")
     defaults = {"task": SPEECH, "operation": "application", "model": "path:speaker", "audio_seconds": 1}
-    matrix = {"defaults": defaults, "matrix": {"backend": list(BACKENDS)}, "protocol": SHORT}
+    matrix = {"defaults": defaults, "matrix": {"backend": list(BACKENDS)}, "protocol": dict(SHORT_PROTOCOL)}
     (folder / "speech.yaml").write_text(yaml.safe_dump(matrix))
     _harness(folder, "run", "speech.yaml", "--executor", "venv", "--no-lease")
     rows = [json.loads(line) for line in _harness(folder, "export", "results", "--format", "jsonl").splitlines()]

@@ -22,14 +22,22 @@ HEADS = {
     "roberta": ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"),
     "t5": ("", "ForSeq2SeqLM", "ForTextEncoding"),
     "vit": ("", "ForImageClassification"),
+    "wav2vec2": ("", "ForCTC"),
+    "whisper": ("", "ForSpeechSeq2Seq"),
 }
 
 
-def inputs(family, head):
-    random = np.random.RandomState(0)
+def inputs(config, head):
+    random, family = np.random.RandomState(0), config["model_type"]
+    if family == "wav2vec2":
+        return {"input_values": torch.tensor(random.standard_normal((2, 16_000)), dtype=torch.float32)}
     if family in ("resnet", "vit"):
         return {"pixel_values": torch.tensor(random.random_sample((2, 3, 64, 64)) * 2 - 1, dtype=torch.float32)}
     ids = torch.tensor(random.randint(3, 1000, (2, 24)))
+    if family == "whisper":
+        shape = (2, config["num_mel_bins"], 2 * config["max_source_positions"])
+        features = torch.tensor(random.standard_normal(shape), dtype=torch.float32)
+        return {"input_features": features, "decoder_input_ids": ids[:, :5]}
     needs_decoder = family == "t5" and head != "ForTextEncoding"
     return {"input_ids": ids, "decoder_input_ids": ids[:, :5]} if needs_decoder else {"input_ids": ids}
 
@@ -37,11 +45,12 @@ def inputs(family, head):
 def main(out, *folders):
     arrays, left = {}, {}
     for index, folder in enumerate(folders):
-        family = json.loads(Path(folder, "config.json").read_text())["model_type"]
+        config = json.loads(Path(folder, "config.json").read_text())
+        family = config["model_type"]
         for head in HEADS[family]:
             model, told = getattr(transformers, f"AutoModel{head}").from_pretrained(folder, output_loading_info=True)
             with torch.inference_mode():
-                outputs = model.eval()(**inputs(family, head))
+                outputs = model.eval()(**inputs(config, head))
             tensors = {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor)}
             arrays |= {f"{index}/{head}/{name}": tensor.numpy() for name, tensor in tensors.items()}
             if told["missing_keys"] or told["mismatched_keys"]:
