@@ -134,8 +134,18 @@ ExecutorOption = Annotated[
 AtOnce = Annotated[
     bool, typer.Option("--no-lease", help="Measure at once, also where another run measures on this machine.")
 ]
+
+
+def _folder(text: str) -> Path:
+    """An empty name would be the folder that one stands in: a variable of a script that is not set, and not what was meant."""
+    if not text:
+        raise typer.BadParameter("an empty name is no folder; write . for the one you are in")
+    return Path(text)
+
+
 ResultsFolder = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Results directory.", envvar="BENCHMARK_RESULTS_DIR")
+    Path,
+    typer.Option("--results", metavar="DIR", help="Results directory.", envvar="BENCHMARK_RESULTS_DIR", parser=_folder),
 ]
 TextOrJson = Annotated[ListFormat, typer.Option("--format", help="Text for people or JSON.")]
 Repo = Annotated[
@@ -366,7 +376,11 @@ def merge(
     into: Annotated[
         Path,
         typer.Option(
-            "--into", metavar="DIR", help="Results directory that gets them; made where missing.", show_default=False
+            "--into",
+            metavar="DIR",
+            help="Results directory that gets them; made where missing.",
+            show_default=False,
+            parser=_folder,
         ),
     ],
 ) -> None:

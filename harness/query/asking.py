@@ -157,14 +157,11 @@ class _Asking:
         """Into the table `stored`, with their parts; the numbers of those that are torn."""
         import duckdb
 
+        torn = [line.number for line in self._heads.lines() if not line.head]  # what is damaged is refused here
         try:
-            self._load(fields, joins, tolerant=False)
-            return []
+            self._load(fields, joins, tolerant=bool(torn))
         except duckdb.Error as error:
-            torn = [line.number for line in self._heads.lines() if not line.head]  # other damage is raised here
-            if not torn:
-                raise HarnessError(f"{self._history} cannot be read ({_first_line(error)}): mend it") from None
-        self._load(fields, joins, tolerant=True)
+            raise HarnessError(f"{self._history} cannot be read ({_first_line(error)}): mend it") from None
         return torn
 
     def _load(self, fields: Sequence[Field], joins: str, *, tolerant: bool) -> None:
@@ -203,11 +200,19 @@ class _Asking:
 
     def _keep_newest(self) -> None:
         """As `ResultStore.results`: by time, of equal times the one written last."""
-        if not self._question.whole_history:
+        import duckdb
+
+        if self._question.whole_history:
+            return
+        try:
             self._connection.execute(
                 f"DELETE FROM stored WHERE {WRITTEN} NOT IN (SELECT last({WRITTEN} ORDER BY "
                 f'CAST("timestamp" AS TIMESTAMPTZ), {WRITTEN}) FROM stored GROUP BY "key", host_hash)'
             )
+        except duckdb.ConversionException as error:
+            raise HarnessError(
+                f"{self._history} has a timestamp that is none ({_first_line(error)}): mend it"
+            ) from None
 
     # --- the question -----------------------------------------------------------------------------------------------
 

@@ -137,10 +137,10 @@ def _explanation(path: Path, error: OSError) -> str:
             "--results, then run the same command again; finished results are kept"
         )
     if error.errno in _FILE_IN_PLACE:
-        return f"{path} cannot be written, a file is where a folder should be ({seen}): choose another --results folder"
+        return f"{path} cannot be written, a file is where a folder should be ({seen}): choose another folder"
     if error.errno in _NOT_WRITABLE:
-        return f"{path} cannot be accessed ({seen}): allow this user to read and write it or choose another --results folder"
-    return f"{path} cannot be used ({seen}): mend this or choose another --results folder"
+        return f"{path} cannot be accessed ({seen}): allow this user to read and write it or choose another folder"
+    return f"{path} cannot be used ({seen}): mend this or choose another folder"
 
 
 def _make_folder(folder: Path) -> None:

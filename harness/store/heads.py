@@ -1,7 +1,7 @@
 """The head of each line of a history: what tells results apart, without reading the numbers. A million lines in seconds.
 
-A line whose head is as we write it, and that ends as a record does, is not read further. Any other is read whole, so that what is
-none of ours is refused by file and line, as everywhere.
+A line whose head is as we write it, and whose checksum is that of its content, is not read further. Any other is read whole, so
+that what is none of ours, or damaged, is refused by file and line, as everywhere.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import NamedTuple
 from harness.model import SCHEMA_VERSION, Hashes, Result, Status
 from harness.store import durable, layout, records
 from harness.store.journal import TORN, is_torn
-from harness.store.lines import OPENING, parse
+from harness.store.lines import OPENING, is_as_written, parse
 from harness.store.parts import Parts
 
 _SHORT = re.compile(
     OPENING
     + b"%d" % SCHEMA_VERSION
-    + rb',"key":"([0-9a-f]{64})","parts":(\{"run":"[0-9a-f]{32}"[^{}]*\}),"metadata":\{"run_id":"([^"\\]*)",'
+    + rb',"crc32":"[0-9a-f]{8}","key":"([0-9a-f]{64})","parts":(\{"run":"[0-9a-f]{32}"[^{}]*\}),"metadata":\{"run_id":"([^"\\]*)",'
     rb'"timestamp":"([^"\\]*)","status":"(\w+)"[,}]'
 )
 _NAME = re.compile(rb'"([0-9a-f]{32})"')
 _HASHES = b'"hashes":{'
-"""Within texts, quotes are escaped: it cannot be found in one."""
-
+"""Of a line that has another key there than its own. Within texts, quotes are escaped: it cannot be found in one."""
 
 HashesOfHead = tuple[str, str, str | None, str]
 """Key, protocol, stack, host: resume takes results with equal ones for the same."""
@@ -82,7 +81,7 @@ class Heads:
     def head(self, text: bytes, number: int) -> Head:
         """Of a whole line. Raises HarnessError naming file and line, or the part that is missing."""
         found = _SHORT.match(text)
-        if not found or not _looks_whole(text):
+        if not found or _HASHES in text or not is_as_written(text):
             return _head_of(parse(text, self._where(number), self.parts))
         key, parts, run_id, timestamp, status = found.groups()
         own = key.decode()
@@ -102,16 +101,6 @@ class Heads:
             raise records.unreadable(where, records.LACKING) from None
         self._hashes[parts] = found
         return found
-
-
-def _looks_whole(text: bytes) -> bool:
-    """Whether it ends as records do, no other begins within it, and it has the key of its hashes for its own."""
-    return (
-        text.endswith(b"}}\n")
-        and text.rfind(OPENING) == 0
-        and text.rfind(_HASHES) < 0
-        and text.rfind(b',"config":{"model":') > 0
-    )
 
 
 def _head_of(result: Result) -> Head:

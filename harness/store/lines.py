@@ -1,12 +1,15 @@
 """A result as a line of the history. What is equal in many results is named there and lies in `parts.jsonl`; nulls, and what
 follows from the rest, are left out: a fifth of the bytes, so that a million results are merged and asked in seconds.
 
-A line without `parts` is a whole result, as older schemas wrote it and as the other files hold it.
+A line has a checksum of what stands after it: whether it is whole and as it was written is known without reading its JSON. A line
+without `parts` is a whole result, as older schemas wrote it and as the other files hold it.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +37,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 
 _NAMES = b'"parts":{'
 """In texts, quotes are escaped: this is found only where something has this name."""
+
+CHECKED = re.compile(rb'\{"schema_version":\d+,"crc32":"([0-9a-f]{8})",')
+"""How a line with parts begins; the checksum is that of all that follows, but for the line's end."""
 
 _Stored = dict[str, Any]
 
@@ -65,9 +71,19 @@ def shortened(result: Result) -> Short:
     parts = {kind: line_of(content) for kind, content in found.items()}
     _leave_out(stored)
     head = {name: stored.pop(name) for name in ("schema_version", "key")}
-    line = {**head, "parts": {kind: name for kind, (name, _) in parts.items()}, **stored}
-    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-    return Short(text.encode() + b"\n", dict(parts.values()))
+    line = {"key": head["key"], "parts": {kind: name for kind, (name, _) in parts.items()}, **stored}
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()[1:]
+    checked = b'{"schema_version":%d,"crc32":"%08x",%s\n' % (head["schema_version"], zlib.crc32(text), text)
+    return Short(checked, dict(parts.values()))
+
+
+def is_as_written(text: bytes) -> bool:
+    """Whether a line's checksum is that of its content."""
+    found = CHECKED.match(text)
+    if not found:
+        return False
+    content = memoryview(text.rstrip(b"\r\n"))[found.end() :]
+    return int(found[1], 16) == zlib.crc32(content)
 
 
 def parse(text: bytes, where: str, parts: Parts) -> Result:
@@ -78,6 +94,9 @@ def parse(text: bytes, where: str, parts: Parts) -> Result:
     records.check_version(stored.get("schema_version"), where)
     if not isinstance(stored.get("parts"), dict):
         return records.parse(Result, text, where)
+    if not is_as_written(text):
+        raise records.damaged(where, "bring the file back from a copy, or take that line out and run again")
+    del stored["crc32"]
     try:
         whole = _whole(stored, [parts.content(str(name), where) for name in stored.pop("parts").values()])
     except (LookupError, TypeError, AttributeError, ValueError):

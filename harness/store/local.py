@@ -161,6 +161,8 @@ class ResultStore:
 
 
 def _no_results(root: Path) -> str:
+    if durable.exists(root / layout.PARTS) or durable.exists(root / layout.LATEST):
+        return f"{root} has results, but its {layout.HISTORY} is gone: bring it back from a copy"
     if durable.exists(root / layout.LAUNCHES):
         return (
             f"{root} holds launches, but no cell has all of its own yet: the command that began them goes on from there"

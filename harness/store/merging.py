@@ -164,13 +164,13 @@ def _hash(text: bytes) -> int:
 
 
 def _copy_files(source: Path, into: Path) -> None:
-    copies = Copies()
-    for path in _wanted(source, into):
-        copies.add(path, into / path.relative_to(source))
-    for path in source.glob("*/[!.]*_benchmark_*.json"):
-        if place := _place_of_run(path, source, into):
-            copies.add(path, place)
-    copies.commit()
+    with Copies() as copies:
+        for path in _wanted(source, into):
+            copies.add(path, into / path.relative_to(source))
+        for path in source.glob("*/[!.]*_benchmark_*.json"):
+            if place := _place_of_run(path, source, into):
+                copies.add(path, place)
+        copies.commit()
     runs.adopt(source, into)
 
 

@@ -23,7 +23,7 @@ Content = Mapping[str, Any]
 _DIGITS = 32
 """Of a SHA-256, in hex: enough that no two parts ever meet."""
 
-_LINE = re.compile(rb'\{"sha256":"([0-9a-f]{32})",(.*\})\n?', re.DOTALL)
+_LINE = re.compile(rb'\{"sha256":"([0-9a-f]{32})",(.*\})\r?\n?', re.DOTALL)
 
 
 def line_of(content: Content) -> tuple[str, bytes]:
@@ -73,10 +73,12 @@ class Parts(Journal):
             ) from None
 
     def _read(self, line: bytes, number: int) -> None:
+        if not line.strip():
+            return  # an editor's, at the end
         found = _LINE.fullmatch(line)
         if not found or found[1] != _name(b"{" + found[2]).encode():
-            raise records.unreadable(self._where(number), "its content is not what its name says")
-        self._lines_by_name[found[1].decode()] = line if line.endswith(b"\n") else line + b"\n"
+            raise records.damaged(self._where(number), f"bring {layout.PARTS} back from a copy")
+        self._lines_by_name[found[1].decode()] = line.rstrip(b"\r\n") + b"\n"
 
 
 def _name(text: bytes) -> str:

@@ -116,6 +116,13 @@ def check_version(version: Any, where: str) -> None:
         )
 
 
+def damaged(where: str, way_out: str) -> HarnessError:
+    """To raise: a line that is not as it was written."""
+    return HarnessError(
+        f"{where} was damaged or altered, its content is not what its checksum says: {way_out}; nothing was overwritten"
+    )
+
+
 def unreadable(where: str, what: str) -> HarnessError:
     """To raise: a file or line that is none of ours, or damaged."""
     return HarnessError(

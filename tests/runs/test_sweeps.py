@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 from run_bench import Bench
 
@@ -37,11 +36,10 @@ def test_more_shards_than_workloads_leave_some_without_work(bench: Bench) -> Non
 def test_a_result_left_out_of_a_merge_makes_the_exit_code_1(bench: Bench) -> None:
     bench.write_matrix(protocol={"blocks": 1})
     assert bench.run().returncode == 0
-    changed = bench.folder / "changed"
-    changed.mkdir()
-    shutil.copy(bench.results / "parts.jsonl", changed)
-    text = (bench.results / "history.jsonl").read_text()
-    (changed / "history.jsonl").write_text(text.replace('"launches":1,', '"launches":2,'))
+    changed = ResultStore.open(bench.folder / "changed")
+    for result in bench.history():
+        numbers = result.measurements.model_copy(update={"launches": 2})
+        changed.add(result.model_copy(update={"measurements": numbers}))
     merged = bench.harness("merge", "results", "changed", "--into", "all")
     assert merged.returncode == 1
     assert merged.stderr.count("is left out") == 2
@@ -77,3 +75,10 @@ def test_results_are_found_by_an_expression_as_a_table_json_and_csv(bench: Bench
     assert sorted(listed.stdout.splitlines()) == ["backend,batch_size", "fake,1", "fake,8", "fake_b,1", "fake_b,8"]
     assert bench.harness("results", "results", "--columns", "key").returncode == 2
     assert ResultStore.existing(bench.results).warnings == []
+
+
+def test_an_empty_name_of_a_folder_is_refused_and_not_taken_for_the_one_that_one_stands_in(bench: Bench) -> None:
+    for arguments in (("merge", "shard-1", "--into", ""), ("run", "matrix.yaml", "--results", "")):
+        refused = bench.harness(*arguments)
+        assert refused.returncode == 2
+        assert "an empty name is no folder" in refused.stderr

@@ -62,7 +62,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_line_has_numbers_and_configuration_and_names_the_parts_with_the_rest(root: Path) -> None:
     (line,) = stored_lines(root)
-    assert list(line) == ["schema_version", "key", "parts", "metadata", "measurements", "config"]
+    assert list(line) == ["schema_version", "crc32", "key", "parts", "metadata", "measurements", "config"]
     assert set(line["metadata"]) == {"run_id", "timestamp", "status"}
     assert set(line["measurements"]) >= {"median_latency_s", "monitoring", "per_launch", "samples"}
     assert None not in line["measurements"].values()
@@ -154,7 +154,8 @@ def test_a_part_that_is_not_what_its_name_says_is_refused_by_file_and_line(
     parts.write_bytes(lines[0] + lines[1].replace(*damage) + lines[2])
     before = parts.read_bytes()
     for said in ways_to_read(root):
-        assert f"{parts}, line 2 cannot be read" in said
+        assert f"{parts}, line 2 was damaged or altered" in said
+        assert "bring parts.jsonl back from a copy" in said
     assert parts.read_bytes() == before
 
 
@@ -167,12 +168,41 @@ def test_a_line_that_names_its_parts_in_another_way_is_refused(root: Path) -> No
             ResultStore.existing(root).history()
 
 
-def test_a_number_that_is_none_is_told_when_its_result_is_read(root: Path) -> None:
+ALTERED = [
+    ('"median_latency_s":0.125', '"median_latency_s":"fast"'),
+    ('"median_latency_s":0.125', '"median_latency_s":0.012'),
+    ('"samples":[200,200]', '"samples":[200]'),
+    ('"status":"ok"', '"status":"kaputt"'),
+    ('"timestamp":"2', '"timestamp":"yesterday, 2'),
+    ('"backend":"', '"backend":"un'),
+]
+
+
+@pytest.mark.parametrize("change", ALTERED)
+def test_a_line_that_is_not_as_it_was_written_is_refused_whoever_reads_it_and_merged_nowhere(
+    root: Path, change: tuple[str, str]
+) -> None:
     history = root / "history.jsonl"
-    history.write_text(history.read_text().replace('"median_latency_s":0.125', '"median_latency_s":"fast"'))
-    store = ResultStore.existing(root)
-    with pytest.raises(HarnessError, match=r"history\.jsonl, line 1 .*median_latency_s"):
-        store.results()
+    before = history.read_text()
+    history.write_text(before.replace(*change, 1))
+    assert history.read_text() != before
+    for said in ways_to_read(root):
+        assert f"{history}, line 1 was damaged or altered" in said
+    assert not (root.parent / "all" / "history.jsonl").exists()
+
+
+def test_a_history_with_other_line_ends_and_empty_lines_behind_its_parts_is_read_as_before(root: Path) -> None:
+    for name in ("history.jsonl", "parts.jsonl"):
+        (root / name).write_bytes((root / name).read_bytes().replace(b"\n", b"\r\n"))
+    with (root / "parts.jsonl").open("ab") as file:
+        file.write(b"\n\n")
+    assert ResultStore.existing(root).history() == [measured()]
+
+
+def test_where_the_history_is_gone_its_parts_say_so(root: Path) -> None:
+    (root / "history.jsonl").unlink()
+    with pytest.raises(HarnessError, match=r"has results, but its history\.jsonl is gone: bring it back"):
+        ResultStore.existing(root)
 
 
 @pytest.mark.parametrize("cut", [5, 30, -2])

@@ -9,7 +9,7 @@ import pytest
 
 from harness.interchange.reading import read
 from harness.model import SCHEMA_VERSION, Cell, HarnessError, Result
-from harness.store import ResultStore
+from harness.store import ResultStore, durable
 from harness.store.merging import Merged, merge
 from store.factories import a_cell, a_failure, a_launch, a_result, some_hashes
 
@@ -209,3 +209,23 @@ def test_a_folder_without_results_and_one_into_itself_are_refused(shards: list[P
     with pytest.raises(HarnessError, match="into itself"):
         merge(shards, shards[0])
     assert not (tmp_path / "all").exists()
+
+
+def test_a_merge_that_cannot_copy_a_file_leaves_none_half_copied(
+    shards: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second sync fails, as on a disk that has just filled up: by then all copies are laid."""
+    synced: list[Path] = []
+
+    def sync_all(path: Path) -> None:
+        synced.append(path)
+        if len(synced) == 2:
+            raise HarnessError("there is no room")
+
+    monkeypatch.setattr(durable, "sync_all", sync_all)
+    with pytest.raises(HarnessError, match="no room"):
+        merge(shards, tmp_path / "all")
+    assert len(synced) == 2
+    assert not list((tmp_path / "all").rglob("*.tmp"))
+    monkeypatch.undo()
+    assert merge(shards, tmp_path / "all").left_out == ()

@@ -62,7 +62,7 @@ def test_a_disk_that_fills_up_ends_in_a_sentence_and_keeps_what_was_finished(sma
     store = ResultStore.open(small_disk.folder)
     count, said = add_until_refused(store)
     assert "there is no room" in said
-    assert "--results" in said
+    assert "choose another folder" in said
     with pytest.raises(HarnessError, match="there is no room"):
         store.finish_runs()
     assert count > 0
@@ -84,7 +84,7 @@ def test_a_read_only_file_system_is_refused_before_anything_runs_even_for_root(s
     assert small_disk.mount("remount,ro")
     said = refusal_of_open(small_disk.folder)
     assert "Read-only" in said
-    assert "--results" in said
+    assert "choose another folder" in said
     assert ResultStore.existing(small_disk.folder).results() == [a_result()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,12 @@ from harness.worker.processes import Reading, peak_rss
 
 MIB = 1 << 20
 UNKNOWN = Reading(None, "not read")
+ALONE = """
+from harness_fake.runner import FakeRunner
+from harness.worker.memory import memory_pass
+from harness.worker.processes import Reading
+print(memory_pass(FakeRunner(), lambda: None, Reading(5)).bytes["children_peak_rss_bytes"])
+"""
 CHILD = """
 import sys
 bytearray(int(sys.argv[1]) << 20)
@@ -123,7 +130,10 @@ def test_a_kernel_that_tells_no_peak_is_quoted(tmp_path: Path) -> None:
 
 
 def test_without_children_their_peak_is_nothing() -> None:
-    assert read(FakeRunner()).bytes["children_peak_rss_bytes"] == 0
+    """In a process of its own: this one may have children of other tests."""
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run([sys.executable, "-c", ALONE], env=path, capture_output=True, text=True, check=True)
+    assert told.stdout == "0\n"
 
 
 def test_each_child_counts_with_its_own_peak_of_the_pass(children: Callable[..., Child]) -> None:
