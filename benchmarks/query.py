@@ -21,7 +21,7 @@ from pathlib import Path
 from harness.model import Cell, Hashes, LaunchSummary, Measurements, Metadata, Monitoring, Protocol, Result, Status
 from harness.query import Question, ask
 from harness.store import ResultStore, layout
-from harness.store.lines import shortened
+from harness.store.lines import checked, shortened
 from harness.store.merging import merge
 
 CONFIGURATIONS = 1000
@@ -118,7 +118,8 @@ def write_histories(folder: Path, count: int) -> list[Path]:
 
 def _of_run(run: int, pattern: bytes) -> bytes:
     pattern = pattern.replace(b"Z-da8850", b"Z-%06d" % run, 1)
-    return pattern.replace(b'"timestamp":"2026-', b'"timestamp":"20%02d-' % (26 + run % 70), 1)
+    pattern = pattern.replace(b'"timestamp":"2026-', b'"timestamp":"20%02d-' % (26 + run % 70), 1)
+    return checked(pattern[pattern.index(b'"key"') : -1])
 
 
 def measured(step: str, *arguments: Path) -> str:

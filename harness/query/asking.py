@@ -157,7 +157,7 @@ class _Asking:
         """Into the table `stored`, with their parts; the numbers of those that are torn."""
         import duckdb
 
-        torn = [line.number for line in self._heads.lines() if not line.head]  # what is damaged is refused here
+        torn = self._heads.torn()
         try:
             self._load(fields, joins, tolerant=bool(torn))
         except duckdb.Error as error:

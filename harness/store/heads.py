@@ -67,16 +67,22 @@ class Heads:
 
     def lines(self) -> Iterator[Line]:
         """None where there is no history. Raises HarnessError naming file and line."""
-        self.parts.catch_up()
-        if not durable.exists(self.path):
-            return
         start = 0
-        with durable.explained(self.path), self.path.open("rb", buffering=durable.AT_ONCE_BYTES) as file:
-            for number, text in enumerate(file, 1):
-                is_torn_off = text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text, OPENING))
-                head = None if is_torn_off else self.head(text, number)
-                yield Line(number, start, text, head)
-                start += len(text)
+        for number, text in self._texts():
+            yield Line(number, start, text, None if _is_torn_off(text) else self.head(text, number))
+            start += len(text)
+
+    def torn(self) -> list[int]:
+        """The numbers of the lines whose writers were killed at them. Raises HarnessError where any other is not as it was."""
+        torn = []
+        for number, text in self._texts():
+            if is_as_written(text):
+                continue
+            if _is_torn_off(text):
+                torn.append(number)
+            else:
+                self.head(text, number)
+        return torn
 
     def head(self, text: bytes, number: int) -> Head:
         """Of a whole line. Raises HarnessError naming file and line, or the part that is missing."""
@@ -87,6 +93,14 @@ class Heads:
         own = key.decode()
         hashes = (own, *(self._hashes.get(parts) or self._hashes_by(parts, self._where(number))))
         return Head(own, run_id.decode(), timestamp.decode(), status == b"ok", hashes)
+
+    def _texts(self) -> Iterator[tuple[int, bytes]]:
+        """Lines by number, from 1."""
+        self.parts.catch_up()
+        if not durable.exists(self.path):
+            return
+        with durable.explained(self.path), self.path.open("rb", buffering=durable.AT_ONCE_BYTES) as file:
+            yield from enumerate(file, 1)
 
     def _where(self, number: int) -> str:
         return f"{self.path}, line {number}"
@@ -101,6 +115,10 @@ class Heads:
             raise records.unreadable(where, records.LACKING) from None
         self._hashes[parts] = found
         return found
+
+
+def _is_torn_off(text: bytes) -> bool:
+    return text.endswith(TORN) or (not text.endswith(b"\n") and is_torn(text, OPENING))
 
 
 def _head_of(result: Result) -> Head:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from harness.model import HarnessError, LaunchSummary, Result
+from harness.model import SCHEMA_VERSION, HarnessError, LaunchSummary, Result
 from harness.store import layout, records
 from harness.store.parts import Content, Parts, line_of
 
@@ -70,11 +70,15 @@ def shortened(result: Result) -> Short:
     found = {kind: content for kind, paths in PARTS.items() if (content := _cut(stored, paths))}
     parts = {kind: line_of(content) for kind, content in found.items()}
     _leave_out(stored)
-    head = {name: stored.pop(name) for name in ("schema_version", "key")}
-    line = {"key": head["key"], "parts": {kind: name for kind, (name, _) in parts.items()}, **stored}
+    del stored["schema_version"]
+    line = {"key": stored.pop("key"), "parts": {kind: name for kind, (name, _) in parts.items()}, **stored}
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode()[1:]
-    checked = b'{"schema_version":%d,"crc32":"%08x",%s\n' % (head["schema_version"], zlib.crc32(text), text)
-    return Short(checked, dict(parts.values()))
+    return Short(checked(text), dict(parts.values()))
+
+
+def checked(content: bytes) -> bytes:
+    """A line of this schema, given what follows its checksum."""
+    return b'{"schema_version":%d,"crc32":"%08x",%s\n' % (SCHEMA_VERSION, zlib.crc32(content), content)
 
 
 def is_as_written(text: bytes) -> bool:
@@ -82,8 +86,8 @@ def is_as_written(text: bytes) -> bool:
     found = CHECKED.match(text)
     if not found:
         return False
-    content = memoryview(text.rstrip(b"\r\n"))[found.end() :]
-    return int(found[1], 16) == zlib.crc32(content)
+    end = len(text) - (2 if text.endswith(b"\r\n") else text.endswith(b"\n"))
+    return int(found[1], 16) == zlib.crc32(memoryview(text)[found.end() : end])
 
 
 def parse(text: bytes, where: str, parts: Parts) -> Result:
