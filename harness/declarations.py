@@ -134,7 +134,9 @@ def _backend_faults(backend: object) -> Iterator[str]:
 
 
 def _name_faults(kind: str, name: object) -> Iterator[str]:
-    if not _is_name(name):
+    if isinstance(name, str) and keyword.iskeyword(name):
+        yield f"no {kind} can be named {name!r}, a word of Python's: --only could not name it"
+    elif not _is_name(name):
         yield f"the {kind} name {name!r} cannot be written in --only; use letters, digits and underscores"
     elif name in RESERVED_NAMES:
         yield f"no {kind} can be named {name!r}, which means something else in a matrix"

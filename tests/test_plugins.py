@@ -180,7 +180,7 @@ def test_a_name_that_is_no_module_name_is_refused(name: str) -> None:
         (REGISTER.format("backend('a'), backend('a')"), "both offer a backend 'a'; remove one"),
         (REGISTER.format("backend('a'), backend('b', packages=1)"), "raised TypeError: "),
         (REGISTER.format("backend('torch-compile')"), "the backend name 'torch-compile' cannot be written in --only"),
-        (REGISTER.format("backend('class')"), "the backend name 'class' cannot be written in --only"),
+        (REGISTER.format("backend('class')"), "no backend can be named 'class', a word of Python's"),
         (REGISTER.format("backend(5)"), "the backend name 5 cannot be written in --only"),
         (REGISTER.format("backend('dtype')"), "no backend can be named 'dtype', which means something else"),
         (REGISTER.format("backend('include')"), "no backend can be named 'include'"),

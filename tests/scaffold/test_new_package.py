@@ -124,7 +124,7 @@ def test_what_is_written_is_tidy(tmp_path: Path) -> None:
         ("", "'' cannot be the name of a backend"),
         ("a__b", "cannot be the name"),
         ("../up", "cannot be the name"),
-        ("class", "the backend name 'class' cannot be written in --only"),
+        ("class", "no backend can be named 'class', a word of Python's"),
         ("dtype", "no backend can be named 'dtype', which means something else in a matrix"),
         (
             "eager",
