@@ -619,9 +619,8 @@ def main() -> NoReturn:
 
 def _misuse(error: typer.TyperException) -> str:
     """What is wrong with a command line, in a sentence as of any other mistake."""
-    said = (
-        " ".join(error.format_message().split()).rstrip(".").replace(": Value error, ", ": ")
-    )  # pydantic's words for ours
+    said = " ".join(error.format_message().split()).rstrip(".")
+    said = said.replace(": Value error, ", ": ")  # pydantic's words, before ours
     context = getattr(error, "ctx", None)
     command = context.command_path if context else app.info.name
     return f"{said[0].lower()}{said[1:]}{'' if said.endswith('?') else ';'} `{command} --help` tells what there is"

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness import accuracy, checkpoints, comparison, disturbance, inputs, reference, summary, warmth
 from harness.block import BlockContext, PreparedCell, Reference, Schedule, run_block
@@ -35,6 +34,7 @@ from harness.model import (
     Status,
 )
 from harness.monitor.numbers import add_monitoring
+from harness.once import Once
 from harness.plugins import PluginError, Plugins
 from harness.progress import Reporter
 from harness.room import choose_schedule
@@ -83,26 +83,6 @@ def run(matrix: Matrix, services: Services, *, fresh: bool = False) -> Outcome:
         services.store.finish_runs()
 
 
-class _Shared:
-    """What several cells need, by a name of its own: made once, and where it cannot be, tried once."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-        self._faults: dict[str, Exception] = {}
-
-    def get(self, name: str, make: Callable[[], Any]) -> Any:
-        """As it was made. Raises what making it raised, HarnessError or MemoryError."""
-        if name in self._faults:
-            raise self._faults[name]
-        if name not in self._made:
-            try:
-                self._made[name] = make()
-            except (HarnessError, MemoryError) as fault:
-                self._faults[name] = fault
-                raise
-        return self._made[name]
-
-
 class _Run:
     def __init__(self, matrix: Matrix, services: Services, fresh: bool) -> None:
         self.matrix = matrix
@@ -111,7 +91,8 @@ class _Run:
         self.facts = RunFacts.gather(services.executor.name, matrix.protocol, services.plugins, Path.cwd())
         self.stacks = Stacks(services.executor, services.plugins.backends, services.reporter.doing)
         self.observers = services.plugins.observers(services.reporter.note)
-        self._shared = _Shared()
+        self._checkpoints = Once[checkpoints.Checkpoint]()
+        self._inputs = Once[inputs.Inputs]()
         self._results: dict[str, Result] = {}
         self._resumed = 0
 
@@ -133,7 +114,7 @@ class _Run:
 
         Raises PluginError or StackError for what is wrong with this backend alone, HarnessError or MemoryError for the rest.
         """
-        checkpoint = self._shared.get(f"checkpoint {cell.checkpoint}", lambda: self._checkpoint(cell))
+        checkpoint = self._checkpoints.get(cell.checkpoint, lambda: self._checkpoint(cell))
         # The model's config may be known only now.
         reason = self.services.plugins.supports(cell, checkpoint.config) or checkpoint_refusal(
             cell, checkpoint.config, {path.name for path in checkpoint.folder.iterdir()}, checkpoint.generation_config
@@ -142,8 +123,7 @@ class _Run:
             return reason
         endings = eos_token_ids(checkpoint.config, checkpoint.generation_config) if cell.stop_at_eos else ()
         doing = self.services.reporter.doing
-        name = f"inputs {cell.workload_key}"
-        made = self._shared.get(name, lambda: inputs.make_inputs(cell, checkpoint, progress=doing))
+        made = self._inputs.get(cell.workload_key, lambda: inputs.make_inputs(cell, checkpoint, progress=doing))
         windows = self._windows(cell, checkpoint)
         hashes = self.facts.hashes(cell, self.stacks.provide(backend, cell.device).stack_hash)
         return PreparedCell(cell, backend, hashes, checkpoint, made, windows=windows, eos_token_ids=endings)

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.engine import EngineLostError
 from harness.executors.base import Executor, LaunchSpec, Progress, Provided
 from harness.model import Backend, HarnessError
+from harness.once import Once
 
 TOOL_TIMEOUT_S = 1800.0
 
@@ -27,21 +28,14 @@ class Stacks:
         self._executor = executor
         self._all = tuple(backends.values())
         self._progress = progress
-        self._provided: dict[tuple[str, str], Provided] = {}
-        self._faults: dict[
-            tuple[str, str], StackError
-        ] = {}  # of those that could not be made: nobody waits for pip twice
+        self._provided = Once[Provided]()
 
     def provide(self, backend: Backend, device: str = "cpu") -> Provided:
         """The backend's environment or image for a kind of device, made on first use.
 
         Raises StackError, once tried at once; EngineLostError where it is the engine that is gone, for all stacks.
         """
-        if (backend.name, device) in self._faults:
-            raise self._faults[backend.name, device]
-        if (backend.name, device) not in self._provided:
-            self._provided[backend.name, device] = self._made(backend, device)
-        return self._provided[backend.name, device]
+        return self._provided.get((backend.name, device), lambda: self._made(backend, device))
 
     def _made(self, backend: Backend, device: str) -> Provided:
         try:
@@ -49,9 +43,7 @@ class Stacks:
         except EngineLostError:
             raise
         except HarnessError as error:
-            fault = StackError(f"{backend.offered_by or backend.name}: its stack cannot be made: {error}")
-            self._faults[backend.name, device] = fault
-            raise fault from error
+            raise StackError(f"{backend.offered_by or backend.name}: its stack cannot be made: {error}") from error
 
     def make_checkpoint(self, spec_json: Path, out_dir: Path) -> None:
         """Run the checkpoint maker of the first stack that has one. Raises HarnessError."""

@@ -213,12 +213,17 @@ _POSITIONS = Whole(512, 8, 1_048_576)
 _INITIALIZER_RANGE = Real(None, 2)
 _ACTIVATION = Word(("gelu", "gelu_new", "relu", "silu"))
 
-_ROTARY: Mapping[str, FamilyOption] = {
+_LAYERED: Mapping[str, FamilyOption] = {
     "seed": _SEED,
     "hidden_size": _WIDTH,
     "intermediate_size": _INNER,
     "num_hidden_layers": _LAYERS,
     "num_attention_heads": _HEADS,
+}
+"""As most configs call them."""
+
+_ROTARY: Mapping[str, FamilyOption] = {
+    **_LAYERED,
     "num_key_value_heads": Whole(2, 1, 1024),
     "vocab_size": _VOCABULARY,
     "max_position_embeddings": _POSITIONS,
@@ -233,11 +238,7 @@ _ROTARY_MULTIPLES = (
 _ROTARY_FIXED = {"hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 _BERT: Mapping[str, FamilyOption] = {
-    "seed": _SEED,
-    "hidden_size": _WIDTH,
-    "intermediate_size": _INNER,
-    "num_hidden_layers": _LAYERS,
-    "num_attention_heads": _HEADS,
+    **_LAYERED,
     "vocab_size": _VOCABULARY,
     "max_position_embeddings": _POSITIONS,
     "type_vocab_size": Whole(2, 1, 16),
@@ -392,11 +393,7 @@ FAMILIES: Mapping[str, Family] = {
         classes=(("ViTModel", "vit."), ("ViTForImageClassification", "")),
         architecture="ViTForImageClassification",
         options={
-            "seed": _SEED,
-            "hidden_size": _WIDTH,
-            "intermediate_size": _INNER,
-            "num_hidden_layers": _LAYERS,
-            "num_attention_heads": _HEADS,
+            **_LAYERED,
             "image_size": Whole(64, 1, 4096),  # pixels, height and width
             "patch_size": Whole(16, 1, 1024),  # pixels
             "num_channels": Whole(3, 1, 64),
@@ -410,11 +407,7 @@ FAMILIES: Mapping[str, Family] = {
         classes=(("Wav2Vec2ForCTC", ""),),
         architecture="Wav2Vec2ForCTC",
         options={
-            "seed": _SEED,
-            "hidden_size": _WIDTH,
-            "intermediate_size": _INNER,
-            "num_hidden_layers": _LAYERS,
-            "num_attention_heads": _HEADS,
+            **_LAYERED,
             "conv_dim": Wholes((32,) * 7, 1, 65536),
             "conv_kernel": Wholes((10, 3, 3, 3, 3, 2, 2), 1, 1024),  # samples, then places of the layer before
             "conv_stride": Wholes((5, 2, 2, 2, 2, 2, 2), 1, 1024),  # 320 samples, 20 ms, between two places of the last

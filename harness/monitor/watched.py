@@ -47,7 +47,6 @@ class WatchedLaunch:
         rounds = [(each, span) for each, span in found if span]
         if not rounds:
             raise NotSeenError("the monitor saw no round of this cell")
-
         return cls(record, seen, [pair for pair in rounds if not pair[0].disturbed] or rounds)
 
     def check_whole(self) -> None:
