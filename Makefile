@@ -25,7 +25,7 @@ quickstart: setup ## Run the quick matrix on a real model and print the table
 
 test: setup ## Pass all tests, real stacks and containers among them
 	$(BIN)/python -m pytest -m 'not stacks and not docker' --numprocesses 4 --dist worksteal
-	$(BIN)/python -m pytest -m 'stacks or docker' --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'stacks or docker' --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## The tests that need no framework, no container and no whole run: under a minute
 	$(BIN)/python -m pytest -m 'not stacks and not docker and not slow' --numprocesses 4 --dist worksteal

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers import Answers, this_machine
 from harness_flax import plugin as flax
 from harness_onnxruntime import plugin as onnxruntime
 from harness_pytorch import plugin as pytorch
@@ -20,10 +21,13 @@ from harness.executors.venv import VenvExecutor
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Lab]:
     offered = [backend for plugin in (pytorch, onnxruntime, flax) for backend in plugin.harness_register_backends()]
     executor = VenvExecutor(cache.room("environments"))
-    return Lab(executor, {backend.name: backend for backend in offered}, tmp_path_factory.mktemp("lab"))
+    folder = tmp_path_factory.mktemp("lab")
+    answers = Answers(cache.room("tests") / "answers", folder / "answers", this_machine(os.environ.get("CXX", "g++")))
+    yield Lab(executor, {backend.name: backend for backend in offered}, folder, answers)
+    answers.end(have_tests_failed=request.session.testsfailed > 0)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,11 @@
-"""`python -I flax_plain.py CHECKPOINT TASK INPUTS.npz FOLDER`: what a user's few lines give in Flax, nothing repaired."""
+"""`python -I flax_plain.py TASK CHECKPOINT INPUTS.npz FOLDER`: what a user's few lines give in Flax, nothing repaired."""
 
 import sys
 
 import numpy as np
 from transformers import FlaxAutoModel, FlaxAutoModelForCausalLM
 
-checkpoint, task, inputs_file, folder = sys.argv[1:]
+task, checkpoint, inputs_file, folder = sys.argv[1:]
 kind, output = {
     "feature-extraction": (FlaxAutoModel, "last_hidden_state"),
     "text-generation": (FlaxAutoModelForCausalLM, "logits"),

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from answers import Answers, described
 
-from harness import cache
 from harness.checkpoints import Checkpoint, identify, materialise
 from harness.checkpoints.files import read_config
 from harness.executors.base import LaunchSpec
 from harness.executors.venv import VenvExecutor
 from harness.inputs import make_inputs
-from harness.model import Backend, Cell, InputSpec, Padding, digest
+from harness.model import Backend, Cell, InputSpec, Padding
 from harness.protocol import Job
 from harness.stacks import Stacks
 from harness.worker.arrays import read_inputs
@@ -74,6 +74,7 @@ class Question:
     do_sample: bool = False
     num_beams: int = 1
     eos_token_ids: tuple[int, ...] = ()
+    planted: tuple[tuple[str, str], ...] = ()  # texts by file, put into the copy of that cache
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Told:
     report: Mapping[str, Any]
     outputs: Outputs
     checkpoint_changed: bool
-    cache: Path  # as the launch has left it
+    cached: tuple[Path, ...]  # files that the launch has left in its cache
+    left_elsewhere: tuple[Path, ...]  # and outside of it, in its scratch folder
     raised: str | None  # the traceback of what the runner raised
 
     def phase_ns(self, phase: str) -> list[tuple[str, int]]:
@@ -107,7 +109,9 @@ class Lab:
     executor: VenvExecutor
     backends: Mapping[str, Backend]
     folder: Path
+    answers: Answers
     _told: dict[Question, Told] = field(default_factory=dict)
+    _caches: dict[Question, Path] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Told:
         """Lead the backend's runner through a launch. Raises AssertionError with what the runner raised."""
@@ -129,50 +133,24 @@ class Lab:
 
     def plain_transformers(self, questions: Sequence[Question]) -> list[Outputs]:
         """What a few lines of Transformers make of the inputs of each question, in one process of the pytorch stack."""
-        folders = [self._new_folder() for _ in questions]
-        arguments: list[object] = []
-        for question, folder in zip(questions, folders, strict=True):
-            checkpoint = self.checkpoint(question.source)
-            arguments += [checkpoint, question.task, self._inputs_of(question, checkpoint), folder, question.threads]
-        self.run("eager", HERE / "plain_transformers.py", *arguments)
-        return [_read_outputs(folder) for folder in folders]
-
-    def outputs_of(self, backend: str, script: Path, source: str, task: str) -> Outputs:
-        """The outputs that `SCRIPT CHECKPOINT TASK INPUTS.npz FOLDER` writes, in the stack of a backend."""
-        out, checkpoint = self._new_folder(), self.checkpoint(source)
-        self.run(backend, script, checkpoint, task, self._inputs_of(Question(backend, source, task), checkpoint), out)
-        return _read_outputs(out)
-
-    def told_by(self, backend: str, script: Path) -> Any:
-        """What `SCRIPT OUT.json` writes in the stack of a backend. It is kept: of equal packages and code it is the same."""
-        provided = self.executor.provide(self.backends[backend], _silent)
-        text = script.read_text()
-        said_by = (
-            provided.stack_hash if "harness" in text else provided.facts["base"]
-        )  # our code, or the packages alone
-        place = cache.room("tests") / "told" / cache.safe_name(f"{script.stem} {digest([text, said_by])}")
-
-        def make(folder: Path) -> Mapping[str, Any]:
-            self.run(backend, script, folder / "told.json")
-            return {}
-
-        return json.loads((cache.keep(place, make, _silent).folder / "told.json").read_text())
+        settings = [(question.task, question.threads) for question in questions]
+        return self._said("eager", HERE / "plain_transformers.py", (), questions, settings)
 
     def plain_generations(self, questions: Sequence[Question], new_tokens: int, num_beams: int) -> list[Outputs]:
-        """What a few lines of Transformers make of the inputs of each question, in one process of the pytorch stack."""
+        """The same of what they generate."""
         return self.over_inputs(HERE / "plain_generation.py", questions, new_tokens, num_beams)
 
     def over_inputs(
         self, script: Path, questions: Sequence[Question], *settings: object, backend: str = "eager"
     ) -> list[Outputs]:
         """The outputs that `SCRIPT SETTINGS... {CHECKPOINT INPUTS.npz FOLDER}...` writes, in one process of a backend's stack."""
-        folders = [self._new_folder() for _ in questions]
-        arguments: list[object] = []
-        for question, folder in zip(questions, folders, strict=True):
-            checkpoint = self.checkpoint(question.source)
-            arguments += [checkpoint, self._inputs_of(question, checkpoint), folder]
-        self.run(backend, script, *settings, *arguments)
-        return [_read_outputs(folder) for folder in folders]
+        return self._said(backend, script, settings, questions, [()] * len(questions))
+
+    def told_by(self, backend: str, script: Path) -> Any:
+        """What `SCRIPT OUT.json` writes in the stack of a backend."""
+        asked = self._code_of(backend, script)
+        folder = self.answers.of(asked, lambda folder: self.run(backend, script, folder / "told.json"))
+        return json.loads((folder / "told.json").read_text())
 
     def run(self, backend: str, script: Path, *arguments: object, scratch: Path | None = None) -> None:
         """Run a script in the stack of a backend, in the environment that a worker would have."""
@@ -184,26 +162,99 @@ class Lab:
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{script.name} {arguments}: exit code {done.returncode}\n{done.stderr[-4000:]}"
 
+    def _said(
+        self,
+        backend: str,
+        script: Path,
+        settings: Sequence[object],
+        questions: Sequence[Question],
+        settings_of_each: Sequence[Sequence[object]],
+    ) -> list[Outputs]:
+        """The outputs that `SCRIPT SETTINGS... {CHECKPOINT INPUTS.npz FOLDER SETTINGS_OF_EACH...}...` writes."""
+        folders = [self._new_folder() for _ in questions]
+        arguments = list(settings)
+        for question, folder, more in zip(questions, folders, settings_of_each, strict=True):
+            checkpoint = self.checkpoint(question.source)
+            arguments += [checkpoint, self._inputs_of(question, checkpoint), folder, *more]
+
+        def ask(answer: Path) -> None:
+            self.run(backend, script, *arguments)
+            for number, folder in enumerate(folders):
+                folder.rename(answer / str(number))
+
+        written = dict.fromkeys(folders, "outputs")
+        meant = [described(argument, written) for argument in arguments]
+        answer = self.answers.of([*self._code_of(backend, script), meant], ask)
+        return [_read_outputs(answer / str(number)) for number in range(len(questions))]
+
+    def _code_of(self, backend: str, script: Path) -> list[Any]:
+        """A script, and what it runs on: packages, and where it imports any, our code in the backend's stack."""
+        provided, text = self.executor.provide(self.backends[backend], _silent), script.read_text()
+        return [text, provided.stack_hash if "harness" in text else provided.facts["base"]]
+
     def _launch(self, questions: Sequence[Question]) -> None:
         prepared = [self._prepare(question) for question in questions]
+
+        def ask(answer: Path) -> None:
+            self._launch_now(questions, prepared)
+            for number, (question, each) in enumerate(zip(questions, prepared, strict=True)):
+                self._caches[question] = each.scratch / CACHE
+                shutil.copytree(each.folder, answer / str(number), ignore=shutil.ignore_patterns("inputs.npz"))
+
+        meant = [self._meant(*each) for each in zip(questions, prepared, strict=True)]
+        answer = self.answers.of([*self._code_of(questions[0].backend, HERE / "drive_runner.py"), meant], ask)
+        for number, question in enumerate(questions):
+            self._told[question] = _read_told(answer / str(number))
+
+    def _launch_now(self, questions: Sequence[Question], prepared: Sequence[_Prepared]) -> None:
+        """Leaves in the folder of each what `_read_told` reads there."""
         before = [_fingerprint(each.checkpoint) for each in prepared]
+        for question, each in zip(questions, prepared, strict=True):
+            self._lay_cache(question, each.scratch / CACHE)
         folders = [each.folder for each in prepared]
         self.run(questions[0].backend, HERE / "drive_runner.py", *folders, scratch=prepared[0].scratch)
-        for question, each, fingerprint in zip(questions, prepared, before, strict=True):
-            report = json.loads((each.folder / "report.json").read_text())
-            changed = _fingerprint(each.checkpoint) != fingerprint
-            raised = report.get("raised")
-            outputs = [] if raised else _read_outputs(each.folder)
-            self._told[question] = Told(report, outputs, changed, each.scratch / CACHE, raised)
+        for each, fingerprint in zip(prepared, before, strict=True):
+            seen = {"changed": _fingerprint(each.checkpoint) != fingerprint, "left": _files(each.scratch)}
+            (each.folder / "seen.json").write_text(json.dumps(seen))
+
+    def _lay_cache(self, question: Question, place: Path) -> None:
+        if question.cache_of:
+            shutil.copytree(self._cache_left_by(question.cache_of), place)
+        place.mkdir(exist_ok=True)
+        for name, text in question.planted:
+            (place / name).write_text(text)
+
+    def _cache_left_by(self, question: Question) -> Path:
+        """Of an answer that was kept there is none: the launch is made again."""
+        if question not in self._caches:
+            prepared = self._prepare(question)
+            self._launch_now([question], [prepared])
+            self._caches[question] = prepared.scratch / CACHE
+        return self._caches[question]
 
     def _prepare(self, question: Question) -> _Prepared:
         prepared = _Prepared(self._new_folder(), self._new_folder(), self.checkpoint(question.source))
-        if question.cache_of:
-            shutil.copytree(self.ask(question.cache_of).cache, prepared.scratch / CACHE)
         job = _job(question, self.backends[question.backend].runner, prepared)
         (prepared.folder / "job.json").write_text(json.dumps(dataclasses.asdict(job)))
         shutil.copyfile(self._inputs_of(question, prepared.checkpoint), prepared.folder / "inputs.npz")
         return prepared
+
+    def _meant(self, question: Question, prepared: _Prepared) -> list[Any]:
+        """All that decides an answer but code, packages and machine."""
+        job = json.loads((prepared.folder / "job.json").read_text())
+        for place in ("checkpoint", "folder", "scratch", "cache"):
+            del job[place]
+        copied = self._meant_by_cache_of(question)
+        return [
+            job,
+            described(prepared.checkpoint, {}),
+            described(prepared.folder / "inputs.npz", {}),
+            copied,
+            question.planted,
+        ]
+
+    def _meant_by_cache_of(self, question: Question) -> list[Any] | None:
+        return self._meant(question.cache_of, self._prepare(question.cache_of)) if question.cache_of else None
 
     def attention_mask(self, question: Question) -> npt.NDArray[np.int64]:
         """Of (slots, batch, tokens): 0 at padding."""
@@ -235,8 +286,6 @@ class Lab:
 
 
 def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
-    cache = prepared.scratch / CACHE
-    cache.mkdir(exist_ok=True)
     return Job(
         runner=runner,
         backend=question.backend,
@@ -246,7 +295,7 @@ def _job(question: Question, runner: str, prepared: _Prepared) -> Job:
         inputs="",
         folder=str(prepared.folder),
         scratch=str(prepared.scratch),
-        cache=str(cache),
+        cache=str(prepared.scratch / CACHE),
         dtype=question.dtype,
         device=question.device,
         threads=question.threads,
@@ -321,6 +370,18 @@ def _shapes(slot: Mapping[str, npt.NDArray[Any]]) -> dict[str, Sequence[int]]:
 
 def _read_outputs(folder: Path) -> Outputs:
     return [dict(np.load(folder / f"slot-{slot}.npz")) for slot in range(SLOTS)]
+
+
+def _read_told(folder: Path) -> Told:
+    report, seen = (json.loads((folder / f"{name}.json").read_text()) for name in ("report", "seen"))
+    left, raised = [Path(name) for name in seen["left"]], report.get("raised")
+    cached, elsewhere = (tuple(f for f in left if (f.parts[0] == CACHE) is inside) for inside in (True, False))
+    return Told(report, [] if raised else _read_outputs(folder), seen["changed"], cached, elsewhere, raised)
+
+
+def _files(folder: Path) -> list[str]:
+    """Names, from the folder on."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def _fingerprint(folder: Path) -> dict[str, tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""`python -I plain_transformers.py {CHECKPOINT TASK INPUTS.npz FOLDER THREADS}...`: what a user's few lines give."""
+"""`python -I plain_transformers.py {CHECKPOINT INPUTS.npz FOLDER TASK THREADS}...`: what a user's few lines give."""
 
 import sys
 
@@ -17,7 +17,7 @@ HEADS = {
     "image-classification": ("AutoModelForImageClassification", ["logits"]),
 }
 
-for checkpoint, task, inputs_file, folder, threads in zip(*[iter(sys.argv[1:])] * 5, strict=True):
+for checkpoint, inputs_file, folder, task, threads in zip(*[iter(sys.argv[1:])] * 5, strict=True):
     torch.set_num_threads(int(threads))
     kind, names = HEADS[task]
     if transformers.AutoConfig.from_pretrained(checkpoint).is_encoder_decoder and task == "feature-extraction":

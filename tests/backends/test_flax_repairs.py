@@ -100,7 +100,8 @@ def test_a_tied_head_is_never_left_at_random_numbers(asked: Asked) -> None:
     said = "Unsupported: FlaxLlamaForCausalLM needs 1 weights that the checkpoint lacks, as lm_head.kernel"
     with pytest.raises(AssertionError, match=said):
         without(asked.lab, GENERATION, [("tied_head", TIED)])
-    plain = asked.lab.outputs_of("flax", HERE / "flax_plain.py", TIED, GENERATION)
+    asking = [Question("flax", TIED, GENERATION)]
+    (plain,) = asked.lab.over_inputs(HERE / "flax_plain.py", asking, GENERATION, backend="flax")
     eager = asked.lab.ask(Question("eager", TIED, GENERATION))
     assert largest_difference(plain, eager.outputs) > WRONG  # as Transformers leaves it
 

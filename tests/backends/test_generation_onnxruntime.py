@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,17 +38,28 @@ DECODE = {
     for source in SOURCES
 }
 """Each exports its model and leaves it to the others."""
+HOSTILE = {
+    "eos_token_id": list(range(1024)),  # every token ends a text
+    "pad_token_id": 0,
+    "do_sample": True,
+    "temperature": 9.0,
+    "repetition_penalty": 9.0,
+}
+"""Settings of a checkpoint's own, each of which would change what is generated."""
 OPTIMISED = {
     source: dataclasses.replace(DECODE[source], compile_cache="cold", options=(("optimum_level", "O2"),))
     for source in ("random:gpt2", T5)
 }
-PREFILL = {
-    source: dataclasses.replace(decode, operation="prefill", new_tokens=None, cache_of=decode)
+REUSED = {
+    source: dataclasses.replace(
+        decode, cache_of=decode, planted=(("model/generation_config.json", json.dumps(HOSTILE)),)
+    )
     for source, decode in DECODE.items()
 }
-GENERATE = {
-    source: dataclasses.replace(decode, operation="generate", cache_of=decode) for source, decode in DECODE.items()
+PREFILL = {
+    source: dataclasses.replace(reused, operation="prefill", new_tokens=None) for source, reused in REUSED.items()
 }
+GENERATE = {source: dataclasses.replace(reused, operation="generate") for source, reused in REUSED.items()}
 SAMPLING = dataclasses.replace(GENERATE["random:gpt2"], do_sample=True)
 BEAMS = {source: dataclasses.replace(GENERATE[source], num_beams=NUM_BEAMS) for source in ("random:gpt2", T5)}
 
@@ -68,8 +78,6 @@ class Asked:
 @pytest.fixture(scope="module")
 def asked(lab: Lab) -> Asked:
     lab.ask_together([*DECODE.values(), *OPTIMISED.values()])
-    for decode in DECODE.values():
-        _write_a_hostile_generation_config(lab.ask(decode).cache / "model")
     lab.ask_together([*PREFILL.values(), *GENERATE.values(), SAMPLING, *BEAMS.values(), stopping(lab)])
     plain = lab.plain_generations(list(DECODE.values()), NEW_TOKENS, NUM_BEAMS)
     return Asked(lab, dict(zip(SOURCES, plain, strict=True)))
@@ -79,13 +87,6 @@ def stopping(lab: Lab) -> Question:
     """To end at what the first row's third token is."""
     end = third_token(lab.ask(DECODE["random:gpt2"]).outputs)
     return dataclasses.replace(GENERATE["random:gpt2"], eos_token_ids=(end,))
-
-
-def _write_a_hostile_generation_config(folder: Path) -> None:
-    """Settings of a checkpoint's own, each of which would change what is generated."""
-    every_token_ends = {"eos_token_id": list(range(1024)), "pad_token_id": 0}
-    settings = {**every_token_ends, "do_sample": True, "temperature": 9.0, "repetition_penalty": 9.0}
-    (folder / "generation_config.json").write_text(json.dumps(settings))
 
 
 @pytest.fixture(params=SOURCES)
@@ -219,7 +220,7 @@ def test_one_export_serves_all_three_operations(asked: Asked, source: str) -> No
     assert filling.report["effective"]["compile_cache"] == "cold"
     assert [name for name, _ in filling.phase_ns("prepare")] == ["export", "end_of_exporter"]
     files = ENCODER_DECODER if source == T5 else (MODEL,)
-    assert {file.name for file in filling.cache.rglob("*.onnx")} == set(files)
+    assert {file.name for file in filling.cached if file.suffix == ".onnx"} == set(files)
     for question in (PREFILL[source], GENERATE[source]):
         assert asked(question).report["effective"]["compile_cache"] == "warm"
         assert asked(question).phase_ns("prepare") == []
