@@ -55,7 +55,7 @@ from harness.report.images import render_images
 from harness.report.imported import render_imported
 from harness.report.parquet import write_parquet
 from harness.scaffold import new_package
-from harness.spelling import listed
+from harness.spelling import counted, listed
 from harness.store import ResultStore
 from harness.store.merging import Merged
 from harness.store.merging import merge as merge_results
@@ -409,9 +409,8 @@ def import_(
     found = [each for file in files for each in read_foreign(file)]
     store = ResultStore.open(results)
     added = sum([store.add_imported(each) for each in found])
-    print(
-        f"{len(found)} results read, {added} of them new, in {results}; `harness report {_typed(results)}` shows them apart."
-    )
+    read = counted(len(found), "result")
+    print(f"{read} read, {added} of them new, in {results}; `harness report {_typed(results)}` shows them apart.")
 
 
 @app.command()
@@ -620,7 +619,8 @@ def main() -> NoReturn:
 def _misuse(error: typer.TyperException) -> str:
     """What is wrong with a command line, in a sentence as of any other mistake."""
     said = " ".join(error.format_message().split()).rstrip(".")
-    said = said.replace(": Value error, ", ": ")  # pydantic's words, before ours
+    said = said.replace(": Value error, ", ": ").replace(": Input should be ", ": it must be ")  # not pydantic's words
+    said = said.partition(", unable to parse")[0]
     context = getattr(error, "ctx", None)
     command = context.command_path if context else app.info.name
     return f"{said[0].lower()}{said[1:]}{'' if said.endswith('?') else ';'} `{command} --help` tells what there is"
@@ -667,7 +667,9 @@ def _narrowed(matrix: Matrix, only: str, loaded: plugins.Plugins) -> Matrix:
     holds = compile_filter(only, loaded.backends.values())
     kept = selection.narrowed(matrix, lambda planned: holds(planned.cell))
     if not kept.groups:
-        raise HarnessError(f"--only {only!r} leaves none of the {len(matrix.cells)} cells; `harness plan` lists them")
+        raise HarnessError(
+            f"--only {only!r} leaves none of the {counted(len(matrix.cells), 'cell')}; `harness plan` lists them"
+        )
     return kept
 
 
@@ -679,7 +681,7 @@ def _sharded(matrix: Matrix, shard: str | None) -> Matrix:
 def _failed(matrix: Matrix, store: ResultStore, loaded: plugins.Plugins, reporter: ConsoleReporter) -> Matrix:
     kept = selection.failed(matrix, store.history(), calibration.host_hash(loaded))
     reporter.note(
-        f"{len(kept.cells)} of {len(matrix.cells)} cells did not end well in {store.root}: only these are run."
+        f"{len(kept.cells)} of {counted(len(matrix.cells), 'cell')} did not end well in {store.root}: only these are run."
     )
     return kept
 
@@ -816,7 +818,7 @@ def _print_found(answer: Answer, output_format: FoundFormat) -> None:
 
 def _merged(merged: Merged, into: Path) -> str:
     """As "120 results added to all, 4 were there already; 2 hosts, kept apart."."""
-    told = f"{merged.added} results added to {into}, {merged.present} were there already"
+    told = f"{counted(merged.added, 'result')} added to {into}, {merged.present} were there already"
     if merged.left_out:
         told += f", {len(merged.left_out)} left out"
     hosts = len(merged.hosts)
@@ -860,4 +862,6 @@ def _typed(path: Path) -> str:
 
 def _closing(outcome: schedule.Outcome, results: Path) -> str:
     kept = f" ({outcome.resumed} of them kept from former runs; --fresh measures anew)" if outcome.resumed else ""
-    return f"{len(outcome.results)} results{kept} in {results}; `harness export {_typed(results)}` gives rows."
+    return (
+        f"{counted(len(outcome.results), 'result')}{kept} in {results}; `harness export {_typed(results)}` gives rows."
+    )

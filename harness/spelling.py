@@ -1,4 +1,4 @@
-"""Helps with misspelt words: the nearest right one, for messages."""
+"""Words of messages: the nearest right one of a misspelt word, lists, and nouns that are counted."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """ "; did you mean 'batch_size'?", or nothing where no known word is near."""
     match = nearest(word, known)
     return f"; did you mean {match!r}?" if match is not None else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 result", "2 results": for nouns that take an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(words: Iterable[object]) -> str:

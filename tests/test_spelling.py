@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.spelling import did_you_mean, listed, nearest
+from harness.spelling import counted, did_you_mean, listed, nearest
 
 KNOWN = ["batch_size", "backend", "float32", "cpu"]
 
@@ -19,3 +19,7 @@ def test_nothing_is_suggested_where_nothing_is_near() -> None:
 
 def test_an_empty_list_of_words_is_called_none() -> None:
     assert (listed(["a", 1]), listed([])) == ("a, 1", "none")
+
+
+def test_one_of_something_is_not_several() -> None:
+    assert [counted(count, "result") for count in (0, 1, 2)] == ["0 results", "1 result", "2 results"]

@@ -10,6 +10,7 @@ from harness.hub.files import wanted
 from harness.hub.push import HASTY, Patience, Pushed, push
 from harness.hub.rows import Form
 from harness.model import HarnessError, Result
+from harness.spelling import counted
 from harness.store import ResultStore
 
 
@@ -50,4 +51,4 @@ def told_of(pushed: Pushed, repo: str) -> str:
     """One sentence for people."""
     if pushed.message is None:
         return f"The dataset {repo} had everything already."
-    return f"Uploaded to the dataset {repo}, {pushed.files} files: {pushed.message}"
+    return f"Uploaded to the dataset {repo}, {counted(pushed.files, 'file')}: {pushed.message}"

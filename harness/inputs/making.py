@@ -31,6 +31,7 @@ Slot = Mapping[str, npt.NDArray[Any]]
 
 _IMAGE_SIDE = 224  # pixels, of models whose config names no size, as ResNet's
 _ATTEMPTS = 100  # at an input that no slot before it had
+_LEAST_BYTES = 8  # of a row: it has a number at least
 _COPIES = 3  # of every slot while they are made: itself, its bytes to tell it from others, its part of the whole
 
 
@@ -84,20 +85,23 @@ def _slots(cell: Cell, checkpoint: Checkpoint) -> list[Slot]:
         raise HarnessError(
             f"inputs of generator {cell.inputs.generator} were asked for, this harness is generator {GENERATOR}: plan anew"
         )
+    _check_memory(cell.batch_size * _LEAST_BYTES, cell.inputs.slots)  # to draw a slot that is too large takes a minute
     draw = _drawer(cell, checkpoint)
     slots: dict[bytes, Slot] = {}
     for index in range(cell.inputs.slots):
         slot = _another(draw, f"{cell.inputs.seed}/{index}", slots)
         if not slots:
-            _check_memory(slot, cell.inputs.slots)
+            _check_memory(sum(array.nbytes for array in slot.values()), cell.inputs.slots)
         slots[_content(slot)] = slot
     return list(slots.values())
 
 
-def _check_memory(slot: Slot, count: int) -> None:
-    """Raises MemoryError where so many do not fit: asked for piece by piece, the kernel grants memory that it does not have, and
-    ends the process that uses it."""
-    if _COPIES * count * sum(array.nbytes for array in slot.values()) > cgroups.memory_available_bytes():
+def _check_memory(slot_bytes: int, count: int) -> None:
+    """Raises MemoryError where so many slots do not fit.
+
+    Asked for piece by piece, the kernel grants memory that it does not have, and ends the process that uses it.
+    """
+    if _COPIES * count * slot_bytes > cgroups.memory_available_bytes():
         raise MemoryError
 
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from harness.model import Calibration
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.spelling import counted
 from harness.stats import FEWEST_FOR_FLOOR
 
 
@@ -24,7 +25,7 @@ def render_calibration(found: Calibration, width: int = 80, colour: bool = False
 
 
 def _how(found: Calibration) -> str:
-    comparisons = f"{found.comparisons} comparison{'' if found.comparisons == 1 else 's'}"
+    comparisons = counted(found.comparisons, "comparison")
     aside = f"; set aside for an unstable launch: {found.set_aside}" if found.set_aside else ""
     return f"{comparisons} of {found.protocol.blocks} blocks or more, in {found.elapsed_s:.0f} s{aside}"
 

@@ -14,6 +14,7 @@ from harness.query.fields import Kind
 from harness.report import units
 from harness.report.export import csv_line, csv_value
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.spelling import counted
 
 UNKNOWN = "—"
 
@@ -44,7 +45,7 @@ def render_found(rows: Iterable[Mapping[str, Any]], total: int, width: int = 80,
     lines = [heading]
     for row, line in zip(found, numbers, strict=True):
         lines += [*paragraph(_who(row, differing), width), line]
-    told = f"{len(found)} of {total} results" + ("; --limit shows more" if len(found) < total else "")
+    told = f"{len(found)} of {counted(total, 'result')}" + ("; --limit shows more" if len(found) < total else "")
     return to_string([*lines, Text(), *paragraph(told, width)], width, colour)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from harness.model import ImportedResult, Origin
 from harness.report import units
 from harness.report.layout import paragraph, plain, to_string
+from harness.spelling import counted
 
 UNKNOWN = "?"
 
@@ -47,7 +48,7 @@ def _numbers(result: ImportedResult) -> str:
     """As "6 calls, 134.5ms a call (median), unverified"."""
     latency_s, samples = result.measurements.median_latency_s, result.measurements.samples
     median = "no latency" if latency_s is None else f"{units.duration(latency_s, 4)} a call (median)"
-    return f"{samples} calls, {median}, {result.status}"
+    return f"{counted(samples, 'call')}, {median}, {result.status}"
 
 
 def _what(result: ImportedResult) -> str:

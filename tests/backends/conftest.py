@@ -21,13 +21,19 @@ from harness.executors.venv import VenvExecutor
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def answers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Answers]:
+    machine = this_machine(os.environ.get("CXX", "g++"))
+    kept = Answers(cache.room("tests") / "answers", tmp_path_factory.mktemp("answers"), machine)
+    yield kept
+    kept.end(have_tests_failed=request.session.testsfailed > 0)
+
+
+@pytest.fixture(scope="module")
+def lab(answers: Answers, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """One for each file: which launches share a process must not depend on what other files have asked before."""
     offered = [backend for plugin in (pytorch, onnxruntime, flax) for backend in plugin.harness_register_backends()]
     executor = VenvExecutor(cache.room("environments"))
-    folder = tmp_path_factory.mktemp("lab")
-    answers = Answers(cache.room("tests") / "answers", folder / "answers", this_machine(os.environ.get("CXX", "g++")))
-    yield Lab(executor, {backend.name: backend for backend in offered}, folder, answers)
-    answers.end(have_tests_failed=request.session.testsfailed > 0)
+    return Lab(executor, {backend.name: backend for backend in offered}, tmp_path_factory.mktemp("lab"), answers)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`python -I continue_text.py CHECKPOINT TEXT OUT.json`: token ids of a text, and what a causal language model puts next."""
+"""`python -I continue_text.py OUT.json CHECKPOINT TEXT`: token ids of a text, and what a causal language model puts next."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 
-checkpoint, text, out = sys.argv[1:]
+out, checkpoint, text = sys.argv[1:]
 ids = transformers.AutoTokenizer.from_pretrained(checkpoint)(text)["input_ids"]
 model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint).eval()
 with torch.inference_mode():

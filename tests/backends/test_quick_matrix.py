@@ -30,7 +30,9 @@ def rows(
     folder = tmp_path_factory.mktemp("quick")
     matrix = yaml.safe_load((ROOT / "matrices" / "quick.yaml").read_text())
     matrix["protocol"] |= SHORT_PROTOCOL
-    matrix["defaults"]["threads"] = 1  # beside other tests, two threads of a launch wait for each other more than they work
+    matrix["defaults"]["threads"] = (
+        1  # beside other tests, two threads of a launch wait for each other more than they work
+    )
     if request.param == "venv":  # whole in containers; half of it tells as much of environments
         matrix["matrix"]["batch_size"] = [1]
     (folder / "quick.yaml").write_text(yaml.safe_dump(matrix))

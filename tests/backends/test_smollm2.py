@@ -5,7 +5,6 @@ What backends make of it: test_generation_torch, test_generation_onnxruntime, te
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,16 +34,9 @@ def checkpoint(lab: Lab) -> Path:
 
 
 @pytest.fixture(scope="module")
-def generations(lab: Lab, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Mapping[str, Any]]:
+def generations(lab: Lab, checkpoint: Path) -> list[Mapping[str, Any]]:
     """What Transformers 5 and 4.57 say of it."""
-
-    def ask(backend: str) -> Mapping[str, Any]:
-        out = tmp_path_factory.mktemp(backend) / "told.json"
-        lab.run(backend, HERE / "continue_text.py", checkpoint, TEXT, out)
-        told: Mapping[str, Any] = json.loads(out.read_text())
-        return told
-
-    return [ask("eager"), ask("onnxruntime")]
+    return [lab.told_by(backend, HERE / "continue_text.py", checkpoint, TEXT) for backend in ("eager", "onnxruntime")]
 
 
 def test_it_is_asked_in_both_generations(generations: list[Mapping[str, Any]]) -> None:

@@ -17,8 +17,9 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
+from harness import cgroups
 from harness.checkpoints import Checkpoint
-from harness.inputs import GENERATOR, Inputs, make_inputs, words
+from harness.inputs import GENERATOR, Inputs, TooLargeError, make_inputs, making, words
 from harness.model import Cell, HarnessError, InputSpec
 from harness.worker.arrays import inputs_sha256, read_inputs
 
@@ -109,6 +110,15 @@ def test_what_no_memory_holds_is_refused_and_leaves_nothing(tmp_path: Path, batc
     with pytest.raises(HarnessError, match=f"batch_size {batch_size} and sequence_length 16 do not fit into memory"):
         make_inputs(cell(batch_size=batch_size), checkpoint(tmp_path, BERT), tmp_path / "inputs")
     assert [path for path in (tmp_path / "inputs").iterdir() if path.suffix != ".lock"] == []
+
+
+def test_what_memory_cannot_hold_is_refused_before_any_of_it_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "memory_available_bytes", lambda: 2**30)
+    monkeypatch.setattr(making, "_another", lambda *_: pytest.fail("a slot was drawn"))
+    with pytest.raises(TooLargeError):
+        make_inputs(cell(batch_size=10**7), checkpoint(tmp_path, BERT), tmp_path)
 
 
 def test_a_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def assert_refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
     assert len(message) == 1, run.stderr
     assert message[0].startswith("harness: ")
     assert "Value error" not in message[0]  # pydantic's
+    assert "Input should" not in message[0]
     for word in words:
         assert word in message[0]
 
@@ -288,3 +289,17 @@ def test_help_of_every_command_reads_at_80_columns(bench: Bench) -> None:
         shown = bench.harness(*command, "--help")
         assert shown.returncode == 0
         assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("results", "results", "--limit", "-1"), ("'--limit'", "it must be greater than or equal to 0;")),
+        (("results", "results", "--limit", "few"), ("'--limit'", "it must be a valid integer;")),
+        (("calibrate", "--budget", "0"), ("'--budget'", "it must be greater than or equal to 1;")),
+    ],
+)
+def test_a_number_that_an_option_cannot_take_is_refused_with_what_it_takes(
+    bench: Bench, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert_refused(bench.harness(*arguments), *words)

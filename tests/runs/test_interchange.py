@@ -25,7 +25,7 @@ def imported(bench: Bench) -> Bench:
 
 def test_imported_files_are_reported_apart_and_only_once(imported: Bench) -> None:
     again = imported.harness("import", GOLDEN / "benchmark.json")
-    assert again.stdout.startswith("1 results read, 0 of them new")
+    assert again.stdout.startswith("1 result read, 0 of them new")
     report = imported.harness("report", "results").stdout
     assert "No results." in report
     assert report.count("optimum-benchmark 0.6.0: benchmark.json") == 1

@@ -68,7 +68,7 @@ def test_results_are_found_by_an_expression_as_a_table_json_and_csv(bench: Bench
     ask = ("results", "results", "--where", "backend == 'fake' and batch_size >= 8", "--sort", "throughput")
     table = bench.harness(*ask)
     assert table.returncode == 0, table.stderr
-    assert table.stdout.endswith("\n1 of 1 results\n")
+    assert table.stdout.endswith("\n1 of 1 result\n")
     (row,) = json.loads(bench.harness(*ask, "--format", "json").stdout)
     assert (row["backend"], row["batch_size"], row["status"]) == ("fake", 8, "ok")
     listed = bench.harness("results", "results", "--format", "csv", "--columns", "backend, batch_size")
