@@ -17,15 +17,16 @@ $(VENV)/.ready: pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	  { echo "make: $(PYTHON) is older than Python 3.11; name another with PYTHON=..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev --editable . $(PLUGINS:%=--editable %)
+	@# Quiet about what setuptools says of every editable installation, too.
+	PYTHONWARNINGS='ignore:Editable installation' \
+	  $(BIN)/python -m pip install --quiet --group dev --editable . $(PLUGINS:%=--editable %)
 	@touch $@
 
 quickstart: setup ## Run the quick matrix on a real model and print the table
 	$(BIN)/harness run matrices/quick.yaml --results results --fresh
 
 test: setup ## Pass all tests, real stacks and containers among them
-	$(BIN)/python -m pytest -m 'not stacks and not docker' --numprocesses 4 --dist worksteal
-	$(BIN)/python -m pytest -m 'stacks or docker' --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## The tests that need no framework, no container and no whole run: under a minute
 	$(BIN)/python -m pytest -m 'not stacks and not docker and not slow' --numprocesses 4 --dist worksteal

@@ -41,6 +41,16 @@ def memory_left_bytes(root: Path = Path("/")) -> int | None:
     return _narrowest(_folders(root, "memory"), _memory_left)
 
 
+def controllers(user: int | None = None, root: Path = Path("/")) -> frozenset[str] | None:
+    """Of version 2: what groups may be limited in, as "memory" and "cpuset". None: it cannot be told, as in version 1.
+
+    By a user only in what systemd delegates to the user's own services.
+    """
+    below = "" if user is None else f"user.slice/user-{user}.slice/user@{user}.service"
+    names = _text(root / "sys/fs/cgroup" / below / "cgroup.controllers")
+    return None if names is None else frozenset(names.split())
+
+
 def _narrowest(folders: Iterator[Path], read: Callable[[Path], Number | None]) -> Number | None:
     limits = (read(folder) for folder in folders)
     return min((limit for limit in limits if limit is not None), default=None)
@@ -76,8 +86,10 @@ def _cpu_limit(folder: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> int | None:
-    text = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
-    return None if text in (None, "max") or int(text) >= _UNLIMITED_BYTES else int(text)
+    """Version 2 has two: beyond `memory.high` nothing is killed, but all are held up while the kernel takes memory back."""
+    limits = (_text(folder / name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes"))
+    set_bytes = [int(text) for text in limits if text not in (None, "max")]
+    return min((limit for limit in set_bytes if limit < _UNLIMITED_BYTES), default=None)
 
 
 def _memory_left(folder: Path) -> int | None:

@@ -10,20 +10,28 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from docker.api import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
+from harness import cgroups
 from harness.model import HarnessError
 
 CLIENT = "docker"
 """The command; the first one on the path."""
 
 _DEFAULT_HOST = "unix:///var/run/docker.sock"
+
+_LIMITED = {"memory": "memory", "cpuset": "processors", "pids": "processes"}
+"""Controller of control groups -> what our containers are limited in by it."""
+
+_TOLD = {"memory": "MemoryLimit", "cpuset": "CPUSet", "pids": "PidsLimit"}
+"""Controller -> whether an engine has it, as it tells of itself. Old ones do not tell of all."""
 
 _ANSWER_TIMEOUT_S = 20.0
 """Of one request. An engine that is busy unpacking layers answers late; one that hangs must not make us hang for ever."""
@@ -110,13 +118,32 @@ class Engine:
             info = client.info()
         return EngineFacts(
             version=info["ServerVersion"],
-            cgroup_version=str(info.get("CgroupVersion", "1")),  # engines before 20.10 knew no other and did not tell
+            cgroup_version=_cgroup_version(info),
             storage_driver=info["Driver"],
             kernel=info["KernelVersion"],
             operating_system=info["OperatingSystem"],
             runtime=info.get("DefaultRuntime", ""),
-            is_rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+            is_rootless=_is_rootless(info),
         )
+
+    def cannot_limit(self, root: Path = Path("/")) -> tuple[str, ...]:
+        """What it cannot limit for its containers, as "processors". `root` holds /sys.
+
+        Docker then starts them without the limit, with a warning; podman does not start them.
+        """
+        with self._asked() as client:
+            controllers = self._controllers(client.info(), root)
+        return tuple(limited for controller, limited in _LIMITED.items() if controller not in controllers)
+
+    def _controllers(self, info: Mapping[str, Any], root: Path) -> Collection[str]:
+        """Those that the engine has. In version 2 the kernel is asked: podman 5.4 says there that it has no cpuset, and has."""
+        if _is_rootless(info) and (_cgroup_version(info) == "1" or info.get("CgroupDriver") == "none"):
+            return ()  # users get none in version 1; and Docker's none without systemd
+        if _cgroup_version(info) == "1":
+            return [controller for controller, told in _TOLD.items() if info.get(told, True)]
+        owner = Path(self.host.removeprefix("unix://")).stat().st_uid if _is_rootless(info) else None
+        delegated = cgroups.controllers(owner, root)
+        return _LIMITED if delegated is None else delegated
 
     # --- images -----------------------------------------------------------------------------------------------------
 
@@ -227,6 +254,14 @@ def _refusal(host: str, error: Exception) -> str:
 
 def _cause(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _cgroup_version(info: Mapping[str, Any]) -> str:
+    return str(info.get("CgroupVersion", "1"))  # engines before 20.10 knew no other and did not tell
+
+
+def _is_rootless(info: Mapping[str, Any]) -> bool:
+    return any("name=rootless" in option for option in info.get("SecurityOptions") or ())
 
 
 def _image_facts(found: Mapping[str, Any]) -> ImageFacts:

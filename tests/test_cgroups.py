@@ -35,6 +35,11 @@ def test_version_2_is_read(tmp_path: Path) -> None:
     assert limits(laid_out(tmp_path, V2, group)) == (1.5, 1000, 500)
 
 
+def test_memory_beyond_which_a_group_is_slowed_down_is_no_memory_to_measure_in(tmp_path: Path) -> None:
+    group = {"sys/fs/cgroup/jobs/one/memory.max": "1000\n", "sys/fs/cgroup/jobs/one/memory.high": "800\n"}
+    assert cgroups.memory_limit_bytes(laid_out(tmp_path, V2, group)) == 800
+
+
 def test_version_1_is_read_and_groups_below_are_counted(tmp_path: Path) -> None:
     group = {
         "sys/fs/cgroup/cpu/jobs/one/cpu.cfs_quota_us": "50000\n",
@@ -53,6 +58,7 @@ def test_version_1_is_read_and_groups_below_are_counted(tmp_path: Path) -> None:
             **V2,
             "sys/fs/cgroup/jobs/one/cpu.max": "max 100000\n",
             "sys/fs/cgroup/jobs/one/memory.max": "max\n",
+            "sys/fs/cgroup/jobs/one/memory.high": "max\n",
             "sys/fs/cgroup/jobs/one/memory.current": "700\n",
         },
         {
@@ -90,3 +96,17 @@ def test_inside_a_container_the_root_of_what_is_visible_is_asked(tmp_path: Path)
 def test_a_group_over_its_limit_has_nothing_left(tmp_path: Path) -> None:
     group = {"sys/fs/cgroup/jobs/one/memory.max": "100", "sys/fs/cgroup/jobs/one/memory.current": "130"}
     assert cgroups.memory_left_bytes(laid_out(tmp_path, V2, group)) == 0
+
+
+def test_a_user_can_limit_what_systemd_has_delegated_and_root_what_the_kernel_has(tmp_path: Path) -> None:
+    tree = {
+        "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+        "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers": "cpu memory pids\n",
+    }
+    root = laid_out(tmp_path, tree)
+    assert cgroups.controllers(1000, root) == {"cpu", "memory", "pids"}
+    assert cgroups.controllers(None, root) == {"cpuset", "cpu", "io", "memory", "pids"}
+
+
+def test_where_systemd_keeps_no_services_of_a_user_what_is_delegated_cannot_be_told(tmp_path: Path) -> None:
+    assert cgroups.controllers(1000, tmp_path) is None

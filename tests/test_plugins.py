@@ -129,8 +129,8 @@ def test_the_order_of_plugins_does_not_depend_on_how_they_are_found(
     for letter in "abc":
         install(f"plug_{letter}", "1 / 0\n", distribution=f"harness-{letter}")
     problems = load().problems
-    found = importlib.metadata.entry_points(group="harness")
-    for order in (found, tuple(reversed(found))):
+    found = tuple(importlib.metadata.entry_points(group="harness"))
+    for order in (found, found[::-1]):
         monkeypatch.setattr(importlib.metadata, "entry_points", lambda order=order, **_: order)
         assert load().problems == problems
 

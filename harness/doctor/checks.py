@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ OLDEST_PYTHON = (3, 11)
 GIB = 1 << 30
 STACK_BYTES = 3 * GIB // 2
 """Disk that a stack takes while it is made: 0.9 to 1.3 GiB installed (CPU builds, 2026-11), and what pip downloads."""
+
+CUDA_STACK_BYTES = 15 * GIB // 2
+"""The same where pip finds a CUDA build of torch, without a GPU too: 4.9 GiB installed, 2.4 GiB downloaded (2026-11)."""
 
 SPARE_BYTES = GIB // 2
 """Disk that a run takes beside that: checkpoint, inputs, references; raw samples, compiled kernels, exported graphs."""
@@ -132,8 +135,17 @@ def environments(stacks: Sequence[StackEntry]) -> Check:
     if all(each.made for each in stacks):
         return found(Finding.OK, seen=seen, meaning="a run starts at once")
     each_takes = f"once, about {_gib(STACK_BYTES)} each"
+    if any(map(_needs_torch, stacks)):
+        each_takes += (
+            f", or {_gib(CUDA_STACK_BYTES)} where pip's index has CUDA builds of torch, as its default one does"
+        )
     meaning = f"the first run makes what is not, {each_takes}; pip must reach its package index then"
     return found(Finding.OK, seen=seen, meaning=meaning)
+
+
+def _needs_torch(stack: StackEntry) -> bool:
+    """Whether torch has yet to be installed for it: the same pin is a CPU build on one index and a CUDA build on another."""
+    return stack.made is None and any(pin.name == "torch" for pin in stack.pins)
 
 
 def compiler(build: Build, backends: Sequence[Backend], system: System) -> Check:
@@ -168,9 +180,16 @@ def _compiler_remedy(build: Build, system: System) -> str | None:
 
 
 def cache_disk(disk: Disk, stacks: Sequence[StackEntry]) -> Check:
-    """Room for the stacks that are not made yet."""
+    """Room for the stacks that are not made yet. Which builds of torch pip finds shows only when it is asked, online."""
     needed_bytes = sum(each.made is None for each in stacks) * STACK_BYTES + SPARE_BYTES
-    return _disk("cache disk", disk, needed_bytes, "export HARNESS_CACHE=/a/folder/elsewhere")
+    remedy = "export HARNESS_CACHE=/a/folder/elsewhere"
+    check = _disk("cache disk", disk, needed_bytes, remedy)
+    with_cuda_bytes = needed_bytes + sum(map(_needs_torch, stacks)) * (CUDA_STACK_BYTES - STACK_BYTES)
+    if check.finding is Finding.MISSING or disk.free_bytes >= with_cuda_bytes:
+        return check
+    meaning = f"{check.meaning}, and about {_gib(with_cuda_bytes)} where pip's index has CUDA builds of torch"
+    remedy = f"set pip to an index that has CPU builds of torch (see `pip config list`), or {remedy}"
+    return replace(check, finding=Finding.WARNING, meaning=meaning, remedy=remedy)
 
 
 def results_disk(disk: Disk) -> Check:
@@ -294,13 +313,23 @@ def nvidia(machine: Mapping[str, Any], cards: int, has_device: bool, system: Sys
 def docker(engine: Engine, backends: Sequence[BackendEntry], system: System) -> Check:
     """The container engine, and what it has of the backends' images. Without it, runs work all the same."""
     states = {each.backend.name: each.image.state for each in backends}
-    facts = {"has_client": engine.has_client, "engine_version": engine.version, "error": engine.error, "images": states}
+    facts = {
+        "has_client": engine.has_client,
+        "engine_version": engine.version,
+        "error": engine.error,
+        "cannot_limit": list(engine.cannot_limit),
+        "images": states,
+    }
     found = partial(Check, "Docker", facts=facts)
+    meaning = "stacks run in virtual environments, not in containers"
     if engine.version is None:
         seen = str(engine.error) if engine.has_client else "there is no command `docker`"
-        meaning = "stacks run in virtual environments, not in containers"
         return found(Finding.WARNING, seen=seen, meaning=meaning, remedy=_docker_remedy(engine, system))
     seen = f"engine {engine.version} answers"
+    if engine.cannot_limit:
+        seen = f"{seen}, but cannot limit {listed(engine.cannot_limit)} of its containers"
+        remedy = "delegate the control groups' controllers, as docs/docker.md tells under Rootless engines"
+        return found(Finding.WARNING, seen=seen, meaning=meaning, remedy=remedy)
     waiting = [f"{name} ({state})" for name, state in states.items() if state is not ImageState.READY]
     if waiting:
         meaning = f"backends run in containers; a run builds, where it can, the images it needs: not ready are {listed(waiting)}"

@@ -15,7 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_COMPILE_TIMEOUT_S = 60.0  # a loaded machine, a compiler on a network disk
+from harness import engine
+from harness.model import HarnessError
+
+_WORK_TIMEOUT_S = 60.0  # a loaded or emulated machine, a compiler or Python on a network disk
 _ANSWER_TIMEOUT_S = 2.0  # a daemon that hangs must not make us hang
 
 _MODULE = "harness_trial"
@@ -54,6 +57,7 @@ class Engine:
     has_client: bool
     version: str | None  # the engine's; None: no answer
     error: str | None  # why not, in the client's words
+    cannot_limit: tuple[str, ...] = ()  # its containers in, as "processors"
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def build_extension(folder: Path, include: Path) -> Build:
     The compiler is Inductor's choice: what CXX names, else g++.
     """
     compiler = os.environ.get("CXX", "g++")
-    version, error = _answer([compiler, "--version"], _ANSWER_TIMEOUT_S)
+    version, error = _answer([compiler, "--version"], _WORK_TIMEOUT_S)
     if version is None:
         return Build(compiler, None, error)
     try:
@@ -92,14 +96,14 @@ def build_extension(folder: Path, include: Path) -> Build:
 
 
 def ask_docker() -> Engine:
-    """Ask the engine for its version, through whatever client is first on the path."""
+    """Ask the engine for its version, through whatever client is first on the path, and for what it cannot limit."""
     version, error = _answer(["docker", "version", "--format", "{{.Server.Version}}"], _ANSWER_TIMEOUT_S)
-    return Engine(has_client=error != _NOT_FOUND, version=version, error=error)
+    return Engine(error != _NOT_FOUND, version, error, _cannot_limit() if version else ())
 
 
 def bundled_pip(python: Path = Path(sys.executable)) -> tuple[str | None, str | None]:
     """The version of pip that `python -m venv` puts into an environment, or None and why there is none."""
-    return _answer([str(python), "-I", "-c", "import venv, ensurepip; print(ensurepip.version())"], _ANSWER_TIMEOUT_S)
+    return _answer([str(python), "-I", "-c", "import venv, ensurepip; print(ensurepip.version())"], _WORK_TIMEOUT_S)
 
 
 def read_disk(folder: Path) -> Disk:
@@ -124,6 +128,14 @@ def time_arithmetic(repetitions: int = 60, clock_ns: Callable[[], int] = time.pe
         times_ns.append(clock_ns() - started)
     deciles, median_ns = statistics.quantiles(times_ns, n=10), statistics.median(times_ns)
     return Steadiness(median_ns / 1e9, (deciles[-1] - deciles[0]) / median_ns, repetitions)
+
+
+def _cannot_limit() -> tuple[str, ...]:
+    """Nothing is said of an engine that runs are refused for another reason."""
+    try:
+        return engine.Engine.connect().cannot_limit()
+    except HarnessError:
+        return ()
 
 
 def _answer(argv: Sequence[str], timeout_s: float) -> tuple[str | None, str | None]:
@@ -163,10 +175,10 @@ def _build_and_import(compiler: str, include: Path, scratch: Path) -> str | None
     (scratch / f"{_MODULE}.cpp").write_text(_SOURCE)
     library = scratch / f"{_MODULE}.so"
     argv = [compiler, str(library.with_suffix(".cpp")), *_FLAGS, f"-I{include}", "-o", str(library), "-lgomp"]
-    _, error = _answer(argv, _COMPILE_TIMEOUT_S)
+    _, error = _answer(argv, _WORK_TIMEOUT_S)
     if error is None:
         code = f"import sys; sys.path.insert(0, {str(scratch)!r}); import {_MODULE}"
-        _, error = _answer([sys.executable, "-I", "-S", "-c", code], _ANSWER_TIMEOUT_S)
+        _, error = _answer([sys.executable, "-I", "-S", "-c", code], _WORK_TIMEOUT_S)
     return error
 
 

@@ -14,6 +14,7 @@ from harness.executors.venv import VenvExecutor
 from harness.images.building import obstacle
 from harness.inventory import Imaged, ImageEntry, ImageState
 from harness.model import Backend, HarnessError
+from harness.spelling import listed
 
 
 def venv_executor() -> VenvExecutor:
@@ -24,8 +25,10 @@ def venv_executor() -> VenvExecutor:
 def docker_executor(engine: Engine, note: Progress) -> DockerExecutor:
     """Containers on an engine, first rid of those that ended runs have left. `note` is told what is worth keeping.
 
-    Raises HarnessError where the user's options are none.
+    Raises HarnessError where the engine would not hold them to their limits, or the user's options are none.
     """
+    if (unlimited := _limits_obstacle(engine)) is not None:
+        raise HarnessError(f"{unlimited}; or use --executor venv")
     removed = containers.clean(engine).removed
     if removed:
         note(f"removed {len(removed)} container(s) that an ended run had left")
@@ -35,18 +38,20 @@ def docker_executor(engine: Engine, note: Progress) -> DockerExecutor:
 
 
 def chosen_executor(backends: Sequence[tuple[Backend, str]], progress: Progress, note: Progress) -> Executor:
-    """Docker where an engine answers and has the images, or can build them; else virtual environments. Says which, and why.
+    """Docker where an engine answers, limits its containers and has the images, or can build them; else virtual environments.
+
+    Says which, and why.
 
     `backends` are those of the run, each with its device kind.
     """
     try:
         engine = Engine.connect()
-        obstacle = _obstacle(backends, engine, progress)
+        obstacle = _limits_obstacle(engine) or _images_obstacle(backends, engine, progress)
     except EngineLostError as error:
         note(f"executor venv, a virtual environment for each stack: {error}")
         return venv_executor()
     if obstacle is not None:
-        note(f"executor venv, a virtual environment for each stack: images cannot be built here ({obstacle})")
+        note(f"executor venv, a virtual environment for each stack: {obstacle}")
         return venv_executor()
     note(f"executor docker, an image for each backend: an engine answers at {engine.host}")
     return docker_executor(engine, note)
@@ -83,11 +88,23 @@ def _ensure(engine: Engine, note: Progress, backend: Backend, device: str, progr
     return image
 
 
-def _obstacle(backends: Sequence[tuple[Backend, str]], engine: Engine, progress: Progress) -> str | None:
+def _limits_obstacle(engine: Engine) -> str | None:
+    """What keeps containers from being held to the limits that a result tells of; None where they are."""
+    unlimited = engine.cannot_limit()
+    if not unlimited:
+        return None
+    return (
+        f"the engine at {engine.host} cannot limit {listed(unlimited)} of its containers: delegate the control groups' "
+        "controllers to its user, as docs/docker.md tells under Rootless engines"
+    )
+
+
+def _images_obstacle(backends: Sequence[tuple[Backend, str]], engine: Engine, progress: Progress) -> str | None:
     """What keeps images that are missing or stale from being built; None where they are there, or can be."""
     if all(_needs_no_building(backend, device, engine) for backend, device in backends):
         return None
-    return obstacle(engine, progress)
+    found = obstacle(engine, progress)
+    return found and f"images cannot be built here ({found})"
 
 
 def _needs_no_building(backend: Backend, device: str, engine: Engine) -> bool:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.executors.base import Progress
+from harness.executors.environments import python_of
 from harness.executors.processes import run_tethered
 from harness.model import HarnessError
 
 _SHOWN_LINES = 12
 """Of pip's output, in the error."""
+
+_LACKING_HERE = (
+    f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sysconfig.get_platform()}: set the harness up with another Python "
+    "(the lock's head tells on which it was resolved), refresh the lock, or run with `--executor docker`: images bring a Python"
+)
+
+_LACKING_FOR_BASE = "the Python and platform of the images' base: refresh the lock, on the base's version of Python"
 
 _COLLECTING = re.compile(r"(?:Collecting|Processing) (?:\S*/)?([\w.]+(?:-(?!\d)[\w.]+)*)")
 """A requirement, or the path of a wheel: the name ends before the first `-` that a digit follows."""
@@ -39,18 +50,24 @@ _CAUSES = (
         "the pins contradict each other or pip's constraints: refresh the lock",
     ),
     (
-        r"No matching distribution found|Could not find a version",
-        "the index has no such version for this Python and platform: refresh the lock, or use another Python",
+        r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) (?P<wanted>[^\s;]+)",
+        "the index has no wheel of {wanted} for {lacking}",
     ),
     (r"No module named pip\b", "the Python of this command has no pip: give it one with `python -m ensurepip`"),
     (r"Permission denied", "a folder cannot be written: check its owner, or point HARNESS_CACHE elsewhere"),
 )
 
 
-def install(python: Path, lock: Path, stack: str, progress: Progress) -> None:
-    """Install what `lock` pins into the environment of `python`. Raises HarnessError with the cause and pip's last lines."""
+def install(environment: Path, lock: Path, stack: str, progress: Progress) -> None:
+    """Install the wheels of what `lock` pins into a virtual environment, which is of this interpreter's version.
+
+    Nothing is built from source: what has no wheel is told at once, and not after a compiler has failed at it. A lock that wants it
+    otherwise says `--no-binary NAME`. Raises HarnessError with the cause and pip's last lines.
+    """
     undone = f"stack {stack}: its environment cannot be made from {lock}"
-    _run(python, ["install", "--requirement", str(lock)], _Narrator(stack, _pins(lock), progress), undone)
+    narrator = _Narrator(stack, _pins(lock), progress)
+    command = ["install", *_wheels_of(lock)]
+    _run(python_of(environment), command, environment, narrator, _Failure(undone, _LACKING_HERE))
 
 
 def download(lock: Path, folder: Path, target: Sequence[str], stack: str, progress: Progress) -> None:
@@ -59,15 +76,22 @@ def download(lock: Path, folder: Path, target: Sequence[str], stack: str, progre
     `target` are pip's options that say for which interpreter and platform. Raises HarnessError as `install` does.
     """
     undone = f"stack {stack}: its wheels cannot be fetched for {lock}"
-    wanted = ["--requirement", str(lock), "--only-binary", ":all:", *target]
+    command = ["download", "--dest", str(folder), *_wheels_of(lock), *target]
     narrator = _Narrator(stack, _pins(lock), progress)
-    _run(Path(sys.executable), ["download", "--dest", str(folder), *wanted], narrator, undone)
+    _run(Path(sys.executable), command, folder, narrator, _Failure(undone, _LACKING_FOR_BASE))
 
 
-def _run(python: Path, arguments: Sequence[str], narrator: _Narrator, undone: str) -> None:
-    returncode = run_tethered(python, "pip", [*arguments, "--no-input", "--disable-pip-version-check"], narrator.hear)
+def _wheels_of(lock: Path) -> list[str]:
+    return ["--requirement", str(lock), "--only-binary", ":all:"]
+
+
+def _run(python: Path, command: Sequence[str], folder: Path, narrator: _Narrator, failure: _Failure) -> None:
+    """Temporary files lie in the folder that pip fills: on its disk, and gone with it where a kill leaves it half filled."""
+    arguments = [*command, "--no-input", "--disable-pip-version-check"]
+    with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder, ignore_cleanup_errors=True) as temporary:
+        returncode = run_tethered(python, "pip", arguments, narrator.hear, Path(temporary))
     if returncode != 0:
-        raise HarnessError(_failure(undone, returncode, narrator.lines))
+        raise HarnessError(failure.told(returncode, narrator.lines))
 
 
 class _Narrator:
@@ -108,12 +132,21 @@ def _pins(lock: Path) -> int:
     return sum(line[:1].isalnum() for line in lock.read_text("utf-8").splitlines())
 
 
-def _failure(undone: str, returncode: int, lines: list[str]) -> str:
-    cause = _cause(lines) or f"pip ended with {returncode}"
-    shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
-    return f"{undone}: {cause}. Last lines of pip:{shown}"
+@dataclass(frozen=True)
+class _Failure:
+    """What is to be said where pip fails."""
 
+    undone: str  # what was not done
+    lacking: str  # for which Python an index may lack wheels, and what to do then
 
-def _cause(lines: list[str]) -> str | None:
-    text = "\n".join(lines)
-    return next((cause for pattern, cause in _CAUSES if re.search(pattern, text)), None)
+    def told(self, returncode: int, lines: Sequence[str]) -> str:
+        """A sentence with the cause, and pip's last lines below it."""
+        cause = self._cause("\n".join(lines)) or f"pip ended with {returncode}"
+        shown = "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])
+        return f"{self.undone}: {cause}. Last lines of pip:{shown}"
+
+    def _cause(self, text: str) -> str | None:
+        for pattern, cause in _CAUSES:
+            if match := re.search(pattern, text):
+                return cause.format(lacking=self.lacking, **match.groupdict())
+        return None

@@ -25,10 +25,13 @@ _KILL_POLL_S = 0.02
 _TETHER = Path(__file__).with_name("tethered.py")
 
 
-def run_tethered(python: Path, module: str, arguments: Sequence[str], on_line: Callable[[str], None]) -> int:
+def run_tethered(
+    python: Path, module: str, arguments: Sequence[str], on_line: Callable[[str], None], temporary: Path
+) -> int:
     """Run `python -m module` to its end; its exit code. `on_line` is told each line of stdout and stderr as it comes.
 
-    Whatever ends this call early (Ctrl-C in it, a kill of this process) ends the module and its children.
+    Whatever ends this call early (Ctrl-C in it, a kill of this process) ends the module and its children. What they then leave of
+    temporary files, gigabytes of pip's, lies in the folder `temporary`, which somebody tidies, and not in /tmp.
     """
     argv = [str(python), "-I", "-u", "-X", "utf8", str(_TETHER), module, *arguments]
     process = subprocess.Popen(
@@ -38,6 +41,7 @@ def run_tethered(python: Path, module: str, arguments: Sequence[str], on_line: C
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
+        env={**os.environ, "TMPDIR": str(temporary)},
         start_new_session=True,  # a Ctrl-C reaches the host alone, and the tether kills no group but its own
     )
     with process:  # whose end closes the pipes, and with them the tether

@@ -126,7 +126,7 @@ class VenvExecutor:
         def build(aside: Path) -> Mapping[str, Any]:
             progress(f"{stack.name}: making an environment from {lock.name}, once")
             shutil.copytree(self._bare(stack, progress), aside, symlinks=True, dirs_exist_ok=True)
-            pip.install(python_of(aside), lock, stack.name, progress)
+            pip.install(aside, lock, stack.name, progress)
             return {"lock": stack.lock_for(device), **identity, "installed": _installed(aside)}
 
         return folder, make_once(folder, build, _waiting(stack, progress))
@@ -143,7 +143,7 @@ class VenvExecutor:
 
         def build(aside: Path) -> Mapping[str, Any]:
             lines: list[str] = []
-            if run_tethered(Path(sys.executable), "venv", [str(aside)], lines.append) != 0:
+            if run_tethered(Path(sys.executable), "venv", [str(aside)], lines.append, temporary=aside) != 0:
                 raise HarnessError(
                     f"stack {stack.name}: `python -m venv` failed with {sys.executable}; on Debian install python3-venv. "
                     "Its last lines:" + "".join(f"\n  {line}" for line in lines[-12:])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.doctor import can_run, checks
-from harness.doctor.checks import GIB, SPARE_BYTES, STACK_BYTES, WORKER_BYTES, Check, Finding, System
+from harness.doctor.checks import CUDA_STACK_BYTES, GIB, SPARE_BYTES, STACK_BYTES, WORKER_BYTES, Check, Finding, System
 from harness.doctor.trials import Build, Disk, Engine, Steadiness
-from harness.inventory import BackendEntry, ImageEntry, ImageState, StackEntry
+from harness.inventory import BackendEntry, ImageEntry, ImageState, Pin, StackEntry
 from harness.model import Backend, Stack
 from harness.plugins import Provenance
 
@@ -188,6 +188,22 @@ def test_the_cache_needs_room_for_each_stack_that_is_not_made() -> None:
     assert checks.cache_disk(disk(SPARE_BYTES), [MADE]).finding is OK
 
 
+def test_room_that_is_enough_for_cpu_builds_of_torch_alone_is_warned_of() -> None:
+    torch = stack("a", pins=(Pin("torch", "2.13.0"),))
+    for_cpu, for_cuda = STACK_BYTES + SPARE_BYTES, CUDA_STACK_BYTES + SPARE_BYTES
+    assert checks.cache_disk(disk(for_cpu - 1), [torch]).finding is MISSING
+    check = checks.cache_disk(disk(for_cpu), [torch])
+    assert check.finding is WARNING
+    assert (
+        check.meaning
+        == "enough: about 2.0 GiB are needed, and about 8.0 GiB where pip's index has CUDA builds of torch"
+    )
+    assert "CPU builds" in str(check.remedy)
+    assert checks.cache_disk(disk(for_cuda), [torch]).finding is OK
+    assert checks.cache_disk(disk(for_cpu), [stack("flax")]).finding is OK
+    assert "7.5 GiB where pip's index has CUDA builds" in checks.environments([torch]).meaning
+
+
 def test_a_disk_that_refuses_is_missing_whatever_is_free() -> None:
     check = checks.results_disk(disk(100 * GIB, "/cache is mounted noexec"))
     assert (check.finding, check.seen) == (MISSING, "/cache is mounted noexec")
@@ -296,6 +312,15 @@ def test_without_docker_backends_run_in_environments_and_nothing_is_missing(engi
     check = checks.docker(engine, [backend("eager")], DEBIAN)
     assert (check.finding, check.remedy) == (WARNING if remedy else OK, remedy)
     assert ("virtual environments" in check.meaning) == (remedy is not None)
+
+
+def test_an_engine_that_cannot_limit_its_containers_is_not_used_and_how_to_mend_it_is_told() -> None:
+    check = checks.docker(Engine(True, "28.2", None, ("processors",)), [backend("eager")], DEBIAN)
+    assert check.finding is WARNING
+    assert check.seen == "engine 28.2 answers, but cannot limit processors of its containers"
+    assert "virtual environments" in check.meaning
+    assert "Rootless engines" in str(check.remedy)
+    assert check.facts["cannot_limit"] == ["processors"]
 
 
 def test_an_image_that_is_not_ready_is_told_and_is_no_fault() -> None:

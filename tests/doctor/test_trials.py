@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from engine_server import engine_that_tells
 
 from harness.doctor import count_nvidia_cards, trials
 
@@ -104,6 +105,15 @@ def test_an_engine_that_answers_has_a_version(install: Install) -> None:
     assert trials.ask_docker() == trials.Engine(True, "28.2.2", None)
 
 
+def test_what_an_engine_cannot_limit_is_asked_for(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("docker", 'echo "28.2.2"')
+    with engine_that_tells(tmp_path, CPUSet=False) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        assert trials.ask_docker() == trials.Engine(True, "28.2.2", None, ("processors",))
+
+
 def test_an_engine_that_refuses_is_quoted(install: Install) -> None:
     install("docker", 'echo; echo "Cannot connect to the Docker daemon" >&2; exit 1')
     assert trials.ask_docker() == trials.Engine(True, None, "Cannot connect to the Docker daemon")
@@ -127,6 +137,14 @@ def test_the_pip_of_new_environments_is_told() -> None:
     version, error = trials.bundled_pip()
     assert error is None
     assert str(version)[0].isdecimal()
+
+
+def test_a_python_that_starts_slowly_is_waited_for_longer_than_an_engine(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_ANSWER_TIMEOUT_S", 0.1)
+    install("python", "/bin/sleep 0.3; echo 25.0")
+    assert trials.bundled_pip(tmp_path / "bin" / "python") == ("25.0", None)
 
 
 def test_a_python_without_ensurepip_says_so(install: Install, tmp_path: Path) -> None:

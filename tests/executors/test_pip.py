@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.executors import pip
+from harness.executors.environments import python_of
 from harness.model import HarnessError
 
 LOCK = """\
@@ -32,12 +33,13 @@ Successfully installed torch-2.13.0
 
 
 def says(folder: Path, text: str, returncode: int) -> Path:
-    """A "python" that prints a text and ends."""
+    """An "environment" whose "python" prints a text and ends."""
     (folder / "words").write_text(text)
-    script = folder / "python"
+    script = python_of(folder)
+    script.parent.mkdir()
     script.write_text(f"#!/bin/sh\ncat '{folder}/words'\nexit {returncode}\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return script
+    return folder
 
 
 @pytest.fixture
@@ -78,7 +80,11 @@ def test_progress_tells_what_is_fetched_and_counts_what_the_lock_pins(tmp_path: 
             "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found for x",
             "could not be reached",
         ),
-        ("ERROR: No matching distribution found for torch==2.13.0", "no such version for this Python"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "no wheel of torch==2.13.0 for Python 3."),
+        (
+            "ERROR: Could not find a version that satisfies the requirement a<2 (from b)",
+            "no wheel of a<2 for Python 3.",
+        ),
         ("ERROR: ResolutionImpossible: for help visit", "contradict"),
         (
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",

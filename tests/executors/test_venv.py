@@ -172,16 +172,18 @@ def test_two_hosts_at_once_make_one_environment_and_the_second_says_that_it_wait
     assert sum("collecting" in line for line in told) == 1
 
 
-def test_a_host_killed_while_pip_runs_takes_pip_along_and_the_next_one_makes_it_whole(
-    root: Path, plugin: Plugin, slow_source: SlowSource
+def test_a_host_killed_while_pip_runs_takes_pip_and_its_files_along_and_the_next_one_makes_it_whole(
+    root: Path, plugin: Plugin, slow_source: SlowSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin.write("tiny.lock", f"--no-index\n{slow_source.requirement}\n# killed\n")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with host(root) as killed:
         wait_until(slow_source.building_pid)
         building = slow_source.building_pid()
         killed.kill()
     wait_until(lambda: building and not is_running(building))
     assert len(leftovers(root)) == 1
+    assert list(tmp_path.glob("pip-*")) == []
     slow_source.release()
     provided = VenvExecutor(root).provide(plugin.backend, silent)
     assert run(provided.python, "import tiny_slow; print(tiny_slow.VERSION)") == "1.0"
@@ -201,10 +203,24 @@ def test_ctrl_c_while_pip_runs_ends_pip_and_leaves_nothing(root: Path, plugin: P
 
 def test_a_version_that_the_index_lacks_is_told_in_pips_words(root: Path, plugin: Plugin, wheels: Path) -> None:
     plugin.write("tiny.lock", f"--no-index\n--find-links {wheels}\ntiny_dependency==9.0\n")
-    with pytest.raises(HarnessError, match="no such version") as raised:
+    with pytest.raises(HarnessError, match=r"no wheel of tiny_dependency==9\.0 for Python 3") as raised:
         VenvExecutor(root).provide(plugin.backend, silent)
     assert "No matching distribution found for tiny_dependency==9.0" in str(raised.value).splitlines()[-1]
     assert leftovers(root) == []
+
+
+def test_what_is_there_as_source_alone_is_not_tried_unless_the_lock_wants_it(
+    root: Path, plugin: Plugin, tmp_path: Path
+) -> None:
+    """As the packages of a lock for a Python that is newer than their wheels: numpy builds for minutes, and torch is not there."""
+    (tmp_path / "tiny_source-1.0.tar.gz").write_text("not even an archive: whoever tries it is told so")
+    lock = f"--no-index\n--find-links {tmp_path}\ntiny_source==1.0\n"
+    plugin.write("tiny.lock", lock)
+    with pytest.raises(HarnessError, match=r"no wheel of tiny_source==1\.0"):
+        VenvExecutor(root).provide(plugin.backend, silent)
+    plugin.write("tiny.lock", f"{lock}--no-binary tiny_source\n")
+    with pytest.raises(HarnessError, match="pip ended with"):
+        VenvExecutor(root).provide(plugin.backend, silent)
 
 
 def test_an_index_that_cannot_be_reached_is_told(root: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
