@@ -11,6 +11,7 @@ from rich.text import Text
 from harness.doctor import can_run
 from harness.doctor.checks import Check, Finding
 from harness.report.layout import Row, paragraph, plain, table, to_string
+from harness.spelling import counted
 
 _STYLES = {Finding.OK: "", Finding.WARNING: "yellow", Finding.MISSING: "bold red"}
 
@@ -37,7 +38,7 @@ def _rows(check: Check, names: int) -> Iterator[Row]:
 def _conclusion(checks: Sequence[Check]) -> str:
     missing = [check.name for check in checks if check.finding is Finding.MISSING]
     warnings = sum(check.finding is Finding.WARNING for check in checks)
-    told = f"{warnings} warning{'' if warnings == 1 else 's'}" if warnings else "no warnings"
+    told = counted(warnings, "warning") if warnings else "no warnings"
     if missing:
         return f"The quick matrix cannot run here as it should: mend {', '.join(missing)} ({told})."
     return f"This machine can run the quick matrix ({told})."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from harness.model import Cell, Measurements, Result
 from harness.report import units
+from harness.spelling import counted
 from harness.tasks import GENERATION
 
 LATENCY_HEADINGS: Mapping[str, str] = {"prefill": "first\ntoken", "decode": "per\ntoken", "generate": "all\ntokens"}
@@ -26,8 +27,7 @@ def call(cell: Cell) -> str:
 def asked(cell: Cell) -> list[str]:
     """Of a workload's facts, as `32 new tokens`, `4 beams`, `sampling`."""
     at_most = "at most " if cell.stop_at_eos else ""
-    tokens = "new tokens" if (cell.new_tokens or 0) > 1 else "new token"
-    new_tokens = [] if cell.new_tokens is None else [f"{at_most}{cell.new_tokens} {tokens}"]
+    new_tokens = [] if cell.new_tokens is None else [f"{at_most}{counted(cell.new_tokens, 'new token')}"]
     beams = [f"{cell.num_beams} beams"] if cell.num_beams > 1 else []
     return [*new_tokens, *beams, *(["sampling"] if cell.do_sample else [])]
 
